@@ -14,7 +14,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from experiments import learning_page, learning_plot, modes_page, variance_page
+from experiments import handicap_page, learning_page, learning_plot, modes_page, variance_page
 from experiments.result import ROOT, BadResult, Result, weights_digest
 from experiments.text import PlotsMissing, bullets
 from recipe.spiral.storage.disk import write_whole
@@ -22,11 +22,13 @@ from recipe.spiral.storage.disk import write_whole
 FOLDER = Path("docs/experiments")
 #: By experiment: the body of its page, and its plots by name.
 BODIES: dict[str, Callable[[Result], str]] = {
+    "handicap": handicap_page.body,
     "modes": modes_page.body,
     "variance": variance_page.body,
     **dict.fromkeys(learning_page.EXPERIMENTS, learning_page.body),
 }
 PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {
+    "handicap": handicap_page.PLOTS,
     "modes": modes_page.PLOTS,
     "variance": variance_page.PLOTS,
     **learning_plot.PLOTS,
@@ -99,7 +101,7 @@ def _model_note(result: Result) -> str:
     """A sentence for a result that was measured with another tiny model than the one that the recipe ships."""
     shipped = {weights_digest(file.parent) for file in (ROOT / "recipe/spiral/shipped").rglob("*.safetensors")}
     models = result.figures.get("models", [])
-    if result.name in learning_page.PRETRAINED or (models and shipped.issuperset(models)):
+    if result.name in learning_page.PRETRAINED or shipped.intersection(models):
         return ""
     return "From a [locally made model](README.md#runs).\n\n"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.result import Result
@@ -80,7 +80,8 @@ def _findings(result: Result) -> list[str]:
         f"mean outcome of ±{even:.2f} on ({(1 + even) / 2:.1%} wins). The batch's mean costs {1 / others:.1%}.",
         _groups(rows),
         _illegal(rows),
-        _unexpected(rows),
+        _unexpected(result),
+        _untrained(result),
         _unseen(rows),
         _handicap(result),
     ]
@@ -110,17 +111,45 @@ def _illegal(rows: Sequence[Row]) -> str:
     )
 
 
-def _unexpected(rows: Sequence[Row]) -> str:
+def _unexpected(result: Result) -> str:
+    """Where outcomes alone do not say what RAE does, beyond what chance does to the mean outcome."""
+    apart, by_chance = [], []
+    for row in _by_advantage(result):
+        (_, low, high), (least, most) = row["ratios"]["rae"], _expected_interval(row, result.settings)
+        if not low <= row["expected_rae"] <= high:
+            (apart if most < low or high < least else by_chance).append(f"{row['game']} ({row['expected_rae']:.2f})")
+    said = []
+    if apart:
+        said.append(
+            f"The expected ratio lies outside the interval in: {listing(apart)}. There, long gradients come with other "
+            "outcomes than short ones."
+        )
+    if by_chance:
+        said.append(
+            f"Chance explains why it does in: {listing(by_chance)}. Its mean outcome is that of a few sampled deals. "
+            "[handicap.md](handicap.md) has both ratios without chance."
+        )
+    return " ".join(said)
+
+
+def _expected_interval(row: Row, settings: Mapping[str, Any]) -> tuple[float, float]:
+    """The least and the largest expected ratio within the mean outcome's 95% interval, if a group's games end alike."""
+    moving = (1 - settings["decay"]) / (1 + settings["decay"])
+    # in units of the outcomes' root mean square, in which the role's share of R^2 is the square of the mean
+    middle, half = math.sqrt(row["won_by_role"]), 1.96 / math.sqrt(row["games"] / settings["group"])
+    least, most = ((1 + moving) * (1 - mean**2) for mean in (middle + half, max(0.0, middle - half)))
+    return least, most
+
+
+def _untrained(result: Result) -> str:
     names = [
-        f"{row['game']} ({row['expected_rae']:.2f})"
-        for row in rows
-        if not row["ratios"]["rae"][1] <= row["expected_rae"] <= row["ratios"]["rae"][2]
+        f"{row['game']} ({row['ratios']['rae'][0]:.2f})" for row in _by_advantage(result) if row["policy"] != "free"
     ]
     if not names:
         return ""
     return (
-        f"The expected ratio lies outside the interval in: {listing(names)}. There, long gradients come with other "
-        "outcomes than short ones."
+        f"The ratios of {listing(names)} are those of a policy that has learned nothing of these games: it chooses "
+        "among legal answers at a high temperature. They do not say what RAE does in training."
     )
 
 
@@ -158,8 +187,7 @@ def _handicap(result: Result) -> str:
 def _limits(result: Result) -> list[str]:
     return [
         f"There is one policy, a tiny model made for {listing(result.settings['model_games'])}, and its first gradient "
-        "step. In the other games it chooses among the legal answers, at a temperature. The warm start is not in the "
-        "intervals.",
+        "step. The warm start is not in the intervals.",
         "This is the variance only. It neither shows nor refutes that training without RAE collapses (SPIRAL, section "
         "3.2).",
         "RAE's average has settled here. In training it starts at 0 and follows a policy that moves. A batch's mean is "

@@ -32,7 +32,14 @@ PRESETS = {
     "slurm": "paper",
 }
 #: Scripts that stop after SPIRAL_TIME_LIMIT seconds.
-LIMITED = ["quickstart.sh", "eval.sh", "train_smollm2.sh", "experiments/learn.sh", "experiments/variance.sh"]
+LIMITED = [
+    "quickstart.sh",
+    "eval.sh",
+    "train_smollm2.sh",
+    "experiments/handicap.sh",
+    "experiments/learn.sh",
+    "experiments/variance.sh",
+]
 
 
 @pytest.fixture

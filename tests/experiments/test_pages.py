@@ -69,6 +69,17 @@ def test_an_interval_just_below_1_shows_no_change_among_several_games() -> None:
     assert "lowers the variance in 0 of 3 games" in pages.page(among)
 
 
+def test_chance_in_the_mean_outcome_and_untrained_policies_are_named() -> None:
+    """Of four groups of games, the mean outcome of 0.1 may as well be 0 or 1: 1.03 times 1 to 0 is expected."""
+    result = made(A=(1.04, 1.02, 1.06), B=(1.69, 1.5, 1.9))
+    result.rows[1]["policy"] = 40.0
+    page = pages.page(result)
+    assert "The expected ratio lies outside the interval in: B (1.00)." in page
+    assert "Chance explains why it does in: A (1.00)." in page
+    assert "The ratios of B (1.69) are those of a policy that has learned nothing of these games" in page
+    assert "Chance explains" not in pages.page(made(A=(1.01, 0.99, 1.02)))
+
+
 def test_a_page_says_whether_its_runs_started_from_the_shipped_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +165,7 @@ def test_a_result_without_a_page_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadResult, match="is not the file's"):
         pages.read(other)
     other.write_text(other.read_text().replace('"variance"', '"unheard"', 1))
-    with pytest.raises(BadResult, match=r"other\.json: name: 'unheard' has no page; known: modes, variance"):
+    with pytest.raises(BadResult, match=r"other\.json: name: 'unheard' has no page; known: handicap, modes, variance"):
         pages.read(other)
     assert pages.main([str(tmp_path), "--no-plots"]) == 1
     assert pages.main([str(tmp_path / "nowhere")]) == 2

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Learns Kuhn poker with a handicap under several baselines: 20 to 40 seconds for each of 120 runs on one core, without a GPU, and
+# some minutes for each of three tiny models that are made first. Stopped and started again, it goes on with the runs that are not
+# finished. It writes docs/experiments/handicap.json and the pages. Further arguments are overrides; with them the result goes to
+# outputs/experiments/handicap/docs, or to output=FOLDER.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+run_scripts/setup.sh
+export PATH="$PWD/.venv/bin:$PATH"
+# One thread: the model is so small that several threads only wait for each other.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+limit=${SPIRAL_TIME_LIMIT:-$(sed -n 's/^SPIRAL_TIME_LIMIT=//p' .env 2>/dev/null || true)}
+exec timeout --foreground --verbose --kill-after=60 "${limit:-21600}" \
+    python -m experiments.handicap "$@"
