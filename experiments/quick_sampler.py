@@ -79,9 +79,9 @@ class Distributions:
             log_p, which = distributions(self.model, trees)
         sums = log_p.detach().double().exp().cumsum(-1).cpu().numpy()
         start, target = sum(map(len, self._log_p)), iter(which.tolist())
-        for prompt, response, *_ in (scored for group in groups for scored in group):
-            for end in range(len(response)):
-                text, row = (*prompt, *response[:end]), next(target)
+        for context, continuation, *_ in (scored for group in groups for scored in group):
+            for end in range(len(continuation)):
+                text, row = (*context, *continuation[:end]), next(target)
                 if text not in self._places:
                     self._places[text] = start + row
                     self.sums[text] = sums[row]
