@@ -113,7 +113,8 @@ def _illegal(rows: Sequence[Row]) -> str:
 
 def _unexpected(result: Result) -> str:
     """Where outcomes alone do not say what RAE does, beyond what chance does to the mean outcome."""
-    apart, by_chance = [], []
+    apart: list[str] = []
+    by_chance: list[str] = []
     for row in _by_advantage(result):
         (_, low, high), (least, most) = row["ratios"]["rae"], _expected_interval(row, result.settings)
         if not low <= row["expected_rae"] <= high:
