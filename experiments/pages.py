@@ -33,6 +33,8 @@ PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {
     "variance": variance_page.PLOTS,
     **learning_plot.PLOTS,
 }
+#: Experiments whose pages say themselves which models their runs began with.
+NAMES_MODELS = (*learning_page.PRETRAINED, "handicap")
 _LANDMARKS = ", ".join(f"{value:.3f} ({name})" for name, value in learning_page.LANDMARKS.items())
 #: Settings of an experiment that say where things lie and do not change the result.
 _WHERE = ("work", "output", "limit")
@@ -101,7 +103,7 @@ def _model_note(result: Result) -> str:
     """A sentence for a result that was measured with another tiny model than the one that the recipe ships."""
     shipped = {weights_digest(file.parent) for file in (ROOT / "recipe/spiral/shipped").rglob("*.safetensors")}
     models = result.figures.get("models", [])
-    if result.name in learning_page.PRETRAINED or shipped.intersection(models):
+    if result.name in NAMES_MODELS or (models and shipped.issuperset(models)):
         return ""
     return "From a [locally made model](README.md#runs).\n\n"
 
