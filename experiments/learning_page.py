@@ -46,7 +46,7 @@ _SPIN_AT_KUHN = (
 _ONE_RUN = "There is one training run per arm. Another seed would give other figures."
 _MOVING = (
     "In a table: the same method with exact gradients and as many steps, at a step size of its own "
-    "(`experiments/tabular_methods.py`)."
+    "(`experiments/tabular_methods.py`), which shows what chance in games and shared weights cost."
 )
 #: What the figures of an experiment do not show, where the tables alone would mislead.
 _REMARKS: dict[str, Sequence[str]] = {
@@ -61,7 +61,7 @@ _REMARKS: dict[str, Sequence[str]] = {
     "moving_reference": (_MOVING, "The differences are of the better one, the policy or the reference, of each run."),
     "equilibrium": (
         _MOVING,
-        "At a constant learning rate the policy goes on moving around its mean. The mean is the result: the reference.",
+        "At a constant learning rate the policy goes on moving around its mean. The result is the mean: the reference.",
     ),
     "kuhn_long": (
         "The target 0.056 was meant as the least NashConv of a policy that ignores the bets. That was wrong: such a "
@@ -197,7 +197,9 @@ def _distances(result: Result, measures: Sequence[str]) -> str:
         failed = list(worst[arm, ITSELF])
         lines.append([arm, *_spreads(rows, measures), *cells, *worst[arm, ITSELF].values()])
     header = ["arm", *(_COLUMNS[measure] for measure in measures), "average policy", *["at rest"] * bool(rests)]
-    header += [*["mean, difference (p)"] * bool(compared), *(f"worst: {name}" for name in failed)]
+    header += ["in a table", "in a table: reference"] * bool(tables)
+    header += [f"{'better ' * bool(tables)}mean, difference (p)"] * bool(compared)
+    header += [f"worst: {name}" for name in failed]
     said = (
         f"[NashConv](README.md#tables) after {_games(result.rows)} games; means are over the last "
         f"{result.settings['mean_over']:,}:"

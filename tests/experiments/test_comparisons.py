@@ -29,7 +29,7 @@ def test_an_arm_is_compared_with_the_first_one_seed_by_seed() -> None:
 
 
 def test_warm_starts_are_the_repetitions_not_the_seeds_of_each() -> None:
-    """Differences 0.1 and 0.3 from one warm start are one value of 0.2, those of the other 0.5: by hand .35 ± 1.906."""
+    """Differences of 0.1 and 0.3 from one warm start are one value of 0.2, beside the other's 0.5: 0.35 ± 1.906."""
     rows = [
         {"arm": arm, "seed": seed, "warm_start": start, "NashConv, mean": value}
         for arm, values in (("KL", (0, 0, 0, 0)), ("entropy", (0.1, 0.3, 0.4, 0.6)))

@@ -335,3 +335,27 @@ def test_every_experiment_can_be_planned(name: str, monkeypatch: pytest.MonkeyPa
     with initialize_config_dir(str(CONFIGS), version_base=None):
         settings: Any = OmegaConf.to_container(compose(name), resolve=True, throw_on_missing=False)
     assert plan(settings) and settings["name"] == name
+
+
+def test_the_page_shows_a_reference_that_moves_and_the_table_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recipe.spiral.lab.models.tiny.ensure", lambda template, seed: Path(f"/{template}/{seed}"))
+    arms = {"mean": [], "start": ["ref_update_freq=100"]}
+    overrides = ["--config-dir", "config", "+experiment=kuhn", "ref_update_freq=1"]
+    settings = config(tmp_path, arms=arms, overrides=overrides, warm_starts=[0, 1], targets=[], name="moving_reference")
+
+    def curve(run: Run) -> Curve:
+        mean = 0.9 if run.arm == "start" else 0.05 + 0.01 * run.seed + 0.02 * (run.start or 0)
+        shown = {"NashConv": 0.2, "NashConv of the reference": mean, "NashConv as judged": 0.2, "illegal": 0.0}
+        points = [Point(step, step * 128, {**shown, "illegal, worst": 0.0}) for step in (0, 10, 20)]
+        return Curve(points, {OWN_PAST: 0.0, WORST_PAST: 0.0}, {"KuhnPoker": 0.1}, 60.0)
+
+    runs = plan(settings)
+    result = gather(runs, list(map(curve, runs)), settings, "python -m it", ["0123"])
+    (header, _, mean, start, *_) = [line for line in pages.page(result).splitlines() if line.startswith("|")]
+    cells = [dict(zip(header.split("|"), line.split("|"), strict=True)) for line in (mean, start)]
+    assert cells[0][" mean of the reference "] == " 0.065 ± 0.127 ", "the means 0.055 and 0.075 of two warm starts"
+    assert cells[1][" better mean, difference (p) "].startswith(" 0.135 ± 0.127 ")
+    assert float(cells[1][" in a table: reference "]) == pytest.approx(11 / 12, abs=1e-3), "it has not moved"
+    assert float(cells[0][" in a table "]) < 0.9
