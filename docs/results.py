@@ -46,7 +46,18 @@ def by_role(measure: str) -> tuple[str, str]:
 
 TICTACTOE = "TicTacToe, player {}, "
 ROWS = (
-    Row("kuhn", "self-play", "Kuhn poker", "NashConv, chips", ("NashConv",), share=False, last=", mean"),
+    Row(
+        "equilibrium",
+        "exponential mean",
+        "Kuhn poker",
+        "NashConv of the mean",
+        ("NashConv of the reference",),
+        share=False,
+        last=", mean",
+    ),
+    Row(
+        "kuhn", "self-play", "Kuhn poker, KL to the start", "NashConv, chips", ("NashConv",), share=False, last=", mean"
+    ),
     Row("tictactoe", "self-play", "TicTacToe", "won against random", by_role(TICTACTOE + "random: win")),
     Row("tictactoe", "self-play", "TicTacToe", "lost to perfect", by_role(TICTACTOE + "perfect: loss")),
     Row(
@@ -75,13 +86,21 @@ def table(linked: bool) -> str:
     for row in ROWS:
         result = json.loads((EXPERIMENTS / f"{row.file}.json").read_text(encoding="utf-8"))
         runs = [run for run in result["rows"] if run["arm"] == row.arm]
-        starts = [result["figures"]["curves"][row.arm][str(run["seed"])]["points"][0] for run in runs]
+        curves = result["figures"]["curves"][row.arm]
+        starts = [curves[_name(run)]["points"][0] for run in runs]
         before = _cell(row, starts, "")
         after = _cell(row, runs, row.last)
         command = f"`learn.sh {row.file}`"
         name = f"[{row.game}](docs/experiments/{row.file}.md)" if linked else row.game
-        lines.append(f"| {name} | {row.metric} | {before} | {after} | {runs[0]['games']:,} | {len(runs)} | {command} |")
+        seeds, models = (len({run.get(each) for run in runs}) for each in ("seed", "warm_start"))
+        repeated = f"{seeds}, {models} models" if models > 1 else str(seeds)
+        lines.append(f"| {name} | {row.metric} | {before} | {after} | {runs[0]['games']:,} | {repeated} | {command} |")
     return "\n".join(lines)
+
+
+def _name(run: dict[str, Any]) -> str:
+    """What the curves call a run: its seed, with the tiny model's before it where there are several."""
+    return str(run["seed"]) if "warm_start" not in run else f"{run['warm_start']}, {run['seed']}"
 
 
 def _cell(row: Row, runs: list[dict[str, Any]], last: str) -> str:
