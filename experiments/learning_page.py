@@ -46,7 +46,8 @@ _SPIN_AT_KUHN = (
 _ONE_RUN = "There is one training run per arm. Another seed would give other figures."
 _MOVING = (
     "In a table: the same method with exact gradients and as many steps, at a step size of its own "
-    "(`experiments/tabular_methods.py`); it does not separate what chance in games, shared weights and the optimizer cost."
+    "(`experiments/tabular_methods.py`); it does not separate what chance in games, shared weights and the optimizer "
+    "cost."
 )
 #: What the figures of an experiment do not show, where the tables alone would mislead.
 _REMARKS: dict[str, Sequence[str]] = {
