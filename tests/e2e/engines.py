@@ -25,6 +25,7 @@ from verl.workers.rollout.router import get_router_handle
 from recipe.spiral.opponents.engine_settings import EngineSettings
 from recipe.spiral.runtime.client import DirectClient
 from recipe.spiral.workers.engine.opposition import AdapterEngine
+from recipe.spiral.workers.engine.slot_server import SlotReplica
 from recipe.spiral.workers.engine.slots import SlotEngine, own_devices
 from recipe.spiral.workers.policy_worker import PolicyWorker
 
@@ -122,7 +123,7 @@ def start(config: DictConfig, model: Path, tied: Path) -> Engines:
     with ThreadPoolExecutor(2) as pool:
         policy = pool.submit(start_policy, config, device)
         settings = EngineSettings(2, kv_cache_memory_bytes=KV_CACHE)
-        opponents = pool.submit(SlotEngine.start, of_opponents, settings, device).result()
+        opponents = pool.submit(SlotEngine.start, of_opponents, settings, device, SlotReplica).result()
     replica = policy.result()
     router = get_router_handle(
         servers={replica.server_address: replica.servers[0]}, router_config_path=None, full_determinism=False

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import nn
 
 from tests.foreign_torch import another_torch
@@ -37,10 +38,13 @@ def one_rank(rank: int, folder: Path) -> None:
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
 
+    from recipe.spiral.export.source import Source
     from recipe.spiral.export.weights import read_weights
     from recipe.spiral.workers.travelling import readable
 
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    checkpoint, folder = folder, folder / "actor"
+    folder.mkdir(exist_ok=True)
+    dist.init_process_group("gloo", init_method=f"file://{checkpoint}/rendezvous", rank=rank, world_size=2)
     mesh = init_device_mesh("cpu", (2,))
     model, optimizer = training(0, mesh)
     step(model, optimizer)
@@ -55,7 +59,7 @@ def one_rank(rank: int, folder: Path) -> None:
     with pytest.raises(AttributeError, match="_OfAnotherTorch"):
         torch.load(folder / f"model_{name}", weights_only=False)
     dist.barrier()
-    for weight, saved in read_weights(folder, 2).items():
+    for weight, saved in read_weights(Source(checkpoint, 1, 2, "run", OmegaConf.create())).items():
         assert torch.equal(saved, states["model"][weight].full_tensor())
     step(model, optimizer)
 

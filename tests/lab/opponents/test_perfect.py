@@ -80,8 +80,9 @@ def test_perfect_tictactoe_is_a_draw_and_not_always_the_same() -> None:
 
 @pytest.mark.parametrize("role", [0, 1])
 def test_it_never_loses_to_chance(role: int) -> None:
-    seats: list[Player] = [PerfectPlayer(), RandomPlayer()] if role == 0 else [RandomPlayer(), PerfectPlayer()]
-    results = Counter(game.result(role) for game in games_between(*seats, "TicTacToe", 200))
+    players: tuple[Player, Player] = (PerfectPlayer(), RandomPlayer())
+    first, second = players if role == 0 else players[::-1]
+    results = Counter(game.result(role) for game in games_between(first, second, "TicTacToe", 200))
     assert results["loss"] == 0
     assert results["win"] > 140
 
