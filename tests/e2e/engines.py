@@ -24,8 +24,8 @@ from verl.workers.rollout.router import get_router_handle
 
 from recipe.spiral.opponents.engine_settings import EngineSettings
 from recipe.spiral.runtime.client import DirectClient
+from recipe.spiral.runtime.server import FastReplica, FastSlotReplica
 from recipe.spiral.workers.engine.opposition import AdapterEngine
-from recipe.spiral.workers.engine.slot_server import SlotReplica
 from recipe.spiral.workers.engine.slots import SlotEngine, own_devices
 from recipe.spiral.workers.policy_worker import PolicyWorker
 
@@ -123,7 +123,7 @@ def start(config: DictConfig, model: Path, tied: Path) -> Engines:
     with ThreadPoolExecutor(2) as pool:
         policy = pool.submit(start_policy, config, device)
         settings = EngineSettings(2, kv_cache_memory_bytes=KV_CACHE)
-        opponents = pool.submit(SlotEngine.start, of_opponents, settings, device, SlotReplica).result()
+        opponents = pool.submit(SlotEngine.start, of_opponents, settings, device, FastSlotReplica).result()
     replica = policy.result()
     router = get_router_handle(
         servers={replica.server_address: replica.servers[0]}, router_config_path=None, full_determinism=False
@@ -135,11 +135,9 @@ def start(config: DictConfig, model: Path, tied: Path) -> Engines:
 
 
 def start_policy(config: DictConfig, workers: list[Any]) -> Any:
-    from recipe.spiral.workers.engine.vllm import VLLMReplica
-
     rollout = OmegaConf.to_container(config.actor_rollout_ref.rollout, resolve=True)
     limits = {"engine_kwargs": {"vllm": {"max_loras": 3, "max_cpu_loras": 3}}, "load_format": "auto"}
-    replica = VLLMReplica(
+    replica = FastReplica(
         replica_rank=0,
         config=OmegaConf.merge(rollout, limits),
         model_config=OmegaConf.merge(config.actor_rollout_ref.model, {"lora_rank": LORA["r"]}),
