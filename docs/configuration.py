@@ -28,15 +28,14 @@ WIRING = re.compile(r"Do not (set|change) it|Set \S+ instead")
 
 HEAD = """# Configuration
 
-This page is made from the comments of the YAML files in `recipe/spiral/config` by `python docs/configuration.py`. Do
-not edit it.
+Made from the comments of the YAML files in `recipe/spiral/config` by `python docs/configuration.py`; do not edit.
 
 Each key stands with its default, as it is set on the command line: `python -m recipe.spiral.main_spiral games=[Nim]
 data.train_batch_size=64`. A key without a default has one that is computed. A preset is added with a plus:
-`+experiment=kuhn`. `--cfg job --resolve` prints the configuration of a run without starting it.
+`+experiment=kuhn`; the settings of one, with reasons, are in its file. `--cfg job --resolve` prints a run's
+configuration.
 
-All keys of verl's `ppo_trainer` can be set as well, under verl's names. Keys that follow others, or wire verl's
-together, are left out here; the YAML files have them.
+All keys of verl's `ppo_trainer` can be set as well. Keys that follow others, or wire verl's together, are left out.
 """
 
 
@@ -163,7 +162,7 @@ def _plain(text: str) -> str:
 def _option(file: File) -> str:
     """What an option of a group sets; its file says why, and has those of a machine."""
     if file.path.parent.name in MACHINES:
-        return f"{_plain(file.header)} Its settings, with reasons: `{file.path.relative_to(CONFIG.parents[2])}`."
+        return f"{_plain(file.header)} Settings: `{file.path.relative_to(CONFIG.parents[2])}`."
     leaves = [key for key in file.keys if key.default and not key.wiring]
     variables = [f"`{key.name.split('.')[-1]}`" for key in leaves if key.name.startswith("environment.")]
     keys = [key.shown for key in leaves if not key.name.startswith("environment.")]

@@ -19,14 +19,14 @@ CONDITIONS = re.compile(r"GPL|MPL|Mozilla|Proprietary|End User|unknown")
 
 HEAD = """# Licences
 
-This page is made from `requirements/cpu.lock`, which has the versions, by `python docs/licences.py`. Do not edit it. A
-licence is what the package's own metadata says; libraries inside a wheel may have others, which its licence files name.
+Made from `requirements/cpu.lock`, which has the versions, by `python docs/licences.py`; do not edit. A licence is what
+the package's metadata says; libraries inside a wheel may have others, which its licence files name.
 
 This project is under Apache-2.0. The lock holds no package under the GPL. TextArena asks for `chess` (GPLv3 or later)
 for its game `Chess-v0` alone, which Python 3.11 cannot load, so `run_scripts` install TextArena without it.
-`pip install textarena` does install `chess`, because pip follows TextArena's own requirements;
-`pip uninstall chess` takes nothing but that game away. On GPUs `requirements/gpu.lock` adds NVIDIA's libraries, which
-have NVIDIA's licence; on a CPU, `requirements/torch-cuda.lock` does where torch is PyPI's build.
+`pip install textarena` does install `chess`; `pip uninstall chess` takes nothing but that game away. On GPUs
+`requirements/gpu.lock` adds NVIDIA's libraries, which have NVIDIA's licence; on a CPU, `requirements/torch-cuda.lock`
+does where torch is PyPI's build.
 """
 
 

@@ -173,12 +173,12 @@ def _counted(number: int, what: str) -> str:
 
 def _limits() -> list[str]:
     return [
-        "With c = 1 player 0 always gets more than 0. That is more than roles differ by in most games "
-        "([variance.md](variance.md)); wins and losses of ±1 at 90% give a mean outcome of 0.8.",
+        "With c = 1 roles differ by more than in most games ([variance.md](variance.md)): wins and losses of ±1 at 90% "
+        "give a mean outcome of 0.8.",
         "GRPO and one mean were not trained with every c: a group's mean takes c away at once, and the roles' mean "
         "never sees it.",
         "With this preset's KL loss and learning rate every arm gets there soon, and the running mean alone takes half "
-        "of those games. AdamW divides by the gradient's size. So a lower variance may save games elsewhere.",
+        "of those games. A lower variance may save games elsewhere.",
     ]
 
 

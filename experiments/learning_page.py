@@ -43,7 +43,6 @@ _SPIN_AT_KUHN = (
     f"{_SPIN} A batch of 128 games has 128 starts with RAE, 16 with DPO, and 32 (each with three branches) with DPO on "
     "branches."
 )
-_ONE_RUN = "There is one training run per arm. Another seed would give other figures."
 _MOVING = (
     "In a table: the same method with exact gradients and as many steps, at a step size of its own "
     "(`experiments/tabular_methods.py`); it does not separate what chance in games, shared weights and the optimizer "
@@ -73,18 +72,14 @@ _REMARKS: dict[str, Sequence[str]] = {
         "game. A game with a larger advantage can give another result ([variance.md](variance.md)).",
     ),
     "spin_kuhn": (_SPIN_AT_KUHN,),
-    "spin_kuhn_verl": (_SPIN_AT_KUHN, f"{_ONE_RUN} The quick loop has [three seeds](spin_kuhn.md)."),
+    "spin_kuhn_verl": (_SPIN_AT_KUHN, "The quick loop has [three seeds](spin_kuhn.md)."),
     "spin_tictactoe": (_SPIN,),
     "asynchronous": (
         "Here whole batches are as old as the arm says. In the asynchronous modes a part of the games is younger, and "
         "one game can have turns of several versions ([asynchronous.md](../asynchronous.md)).",
         "Old games cost more where a step moves the policy further than with this learning rate and clipping.",
     ),
-    "three_games": (_ONE_RUN,),
-    "smollm2": (
-        "There is one run and no measure of strength. The page shows that the model learns to answer with a legal "
-        "action.",
-    ),
+    "smollm2": ("This shows that the model learns to answer with a legal action.",),
 }
 
 

@@ -41,22 +41,22 @@ _WHERE = ("work", "output", "limit")
 
 
 _SHARED = f"""\
-Made from the result files (JSON) beside the pages by `python -m experiments.pages`; do not edit. Each page ends with
-its plot, its command, and the commit that played its games.
+Made from the result files (JSON) beside the pages by `python -m experiments.pages`; do not edit.
 
 ## Runs
 
 - **`main_spiral`** trains and `main_eval` measures checkpoints. The **quick loop** (`experiments/quick.py`) has the
   same games, prompts, baselines, pool and loss in plain torch, for one small game. It computes the probabilities at all
   information sets, so its measures are exact.
-- All runs begin with the same [tiny model](../tiny_model.md), unless arms name others. A "locally made" one is from
-  before the recipe shipped its own, which gives other figures.
+- Runs begin with the same [tiny model](../tiny_model.md), unless arms name others. A "locally made" one is from before
+  the recipe shipped its own.
 - Presets change: the settings "at that time" are those that the runs had.
-- Minutes are those of all runs, one after the other; for the quick loop with measuring.
+- Minutes are those of all runs, one after the other.
 
 ## Intervals
 
-- **A ± B**: the mean over the seeds with its 95% interval by Student's t. With one seed there is none.
+- **A ± B**: the mean over the seeds with its 95% interval by Student's t. With one seed there is none, and another seed
+  would give other figures.
 - **A [B, C]**: a share of measured games with its 95% interval (Wilson). It leaves out how another run differs.
 - No interval covers the warm start, which changes a result more than a seed does ([tiny_model.md](../tiny_model.md)),
   unless a page names several warm starts: then each is one repetition, with the mean over its seeds.

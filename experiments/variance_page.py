@@ -62,7 +62,7 @@ def _ratios(result: Result) -> str:
 
 
 def _findings(result: Result) -> list[str]:
-    rows, decay, others = _by_advantage(result), result.settings["decay"], result.settings["batch"] - 1
+    rows, decay = _by_advantage(result), result.settings["decay"]
     cost, even = (1 - decay) / (1 + decay), math.sqrt((1 - decay) / 2)
     p_values = holm([_p_value(row["ratios"]["rae"]) for row in rows])
     shown = [row for row, p in zip(rows, p_values, strict=True) if p < LEVEL]
@@ -77,7 +77,7 @@ def _findings(result: Result) -> list[str]:
         f"One common mean changes nothing, because the two outcomes cancel: its ratio is within {common:.3f} of 1.",
         '"RAE, expected" assumes that outcomes do not depend on the size of gradients: 1 minus the role\'s share of '
         f"R², times {1 + cost:.3f} for the noise of the moving average. With outcomes of ±1, RAE then helps from a "
-        f"mean outcome of ±{even:.2f} on ({(1 + even) / 2:.1%} wins). The batch's mean costs {1 / others:.1%}.",
+        f"mean outcome of ±{even:.2f} on ({(1 + even) / 2:.1%} wins).",
         _groups(rows),
         _illegal(rows),
         _unexpected(result),
@@ -149,8 +149,8 @@ def _untrained(result: Result) -> str:
     if not names:
         return ""
     return (
-        f"The ratios of {listing(names)} are those of a policy that has learned nothing of these games: it chooses "
-        "among legal answers at a high temperature. They do not say what RAE does in training."
+        f"In {listing(names)} the policy has learned nothing: it chooses among legal answers at a high temperature. "
+        "These ratios do not say what RAE does in training."
     )
 
 
@@ -179,18 +179,14 @@ def _groups(rows: Sequence[Row]) -> str:
 def _handicap(result: Result) -> str:
     swept = result.figures["handicap"]
     ratios = [f"{step['ratios']['rae'][0]:.2f} with c = {step['handicap']:g}" for step in (swept[0], swept[-1])]
-    return (
-        f"A larger advantage of a role helps RAE. Where c is added to player 0's outcome in "
-        f"{result.settings['handicap_game']} and subtracted from player 1's, its ratio is {' and '.join(ratios)}."
-    )
+    return f"With a handicap of c in {result.settings['handicap_game']} RAE's ratio is {' and '.join(ratios)}."
 
 
 def _limits(result: Result) -> list[str]:
     return [
         f"There is one policy, a tiny model made for {listing(result.settings['model_games'])}, and its first gradient "
         "step. The warm start is not in the intervals.",
-        "This is the variance only. It neither shows nor refutes that training without RAE collapses (SPIRAL, section "
-        "3.2).",
+        "This is the variance only, and says nothing of a collapse without RAE (SPIRAL, section 3.2).",
         "RAE's average has settled here. In training it starts at 0 and follows a policy that moves. A batch's mean is "
         "over games here, and over turns in training.",
     ]

@@ -11,10 +11,11 @@ import pytest
 from recipe.spiral.export.source import Source
 from recipe.spiral.export.writing import card
 from recipe.spiral.lab.audit.__main__ import main as audit
+from recipe.spiral.lab.csv_cell import in_table
 from recipe.spiral.lab.evaluation.outputs.sheets import to_csv
 from recipe.spiral.lab.sweep.jobs import Job, State
 from recipe.spiral.lab.sweep.sweep_table import TABLE, write_tables
-from recipe.spiral.processes.terminal import in_table, note
+from recipe.spiral.processes.terminal import note
 from recipe.spiral.storage.record_folder import RecordFolder
 from tests.made_runs import write_run
 from tests.test_foreign_folders import CONFIG

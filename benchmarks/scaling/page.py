@@ -15,18 +15,16 @@ Row = Mapping[str, Any]
 HEAD = """# Scaling
 
 For who plans a run: how fast Qwen3-4B would be on 8, 64 and 512 H100s in verl's three trainer modes, and what would
-hold it up. **These are simulations** from costs that were
-[measured](#what-was-measured) on {cores} CPU cores, and costs that were [assumed](#what-was-assumed), such as a GPU's
-speed and a response's length. The games are {games}, with numbers of turns from random play. So the order of the modes,
-and what holds a run up, say more than the numbers.
+hold it up. **These are simulations** from costs that were [measured](#what-was-measured) on {cores} CPU cores, and
+costs that were [assumed](#what-was-assumed), such as a GPU's speed and a response's length. The order of the modes says
+more than the numbers. The games are {games}, with numbers of turns from random play.
 
 The modes have `num_warmup_batches=1`, `max_staleness=4` and `on_stale=wait`. Games are in processes of their own
 (`actor_rollout_ref.rollout.agent.num_workers`).
 """
 
-MODES = """Idle is the share of the time in which no sequence runs in an engine, or the learner does not train. In
-`sync` and `colocate_async` both have the same devices. Running is the mean number of sequences in an engine that works;
-staleness the mean of the trained games, in versions.
+MODES = """Idle is the share of the time in which no sequence runs in an engine, or the learner does not train. Running
+is the mean number of sequences in an engine that works; staleness the mean of the trained games, in versions.
 """
 
 GAINS = """How many more games per second there would be if a part took no time; the largest holds the run up.
@@ -39,14 +37,13 @@ learner waits for games that would become too old; with `drop` it learns nothing
 
 CHECK = """Runs of the quick start's settings on a machine with {cores} cores were fitted: {steps} steps, of {batches}
 games. Other runs on that machine, with {batch} games a step, were then simulated. Each cell is measured → predicted. In
-the simulation, engine and learner never wait for a core; in the asynchronous modes these runs' processes do.
+the simulation, unlike in these runs, engine and learner never wait for a core.
 """
 
 MISSING = """- GPUs and several machines were not measured. The network is one number.
 - Prompts are read anew at each turn: cached prefixes save nothing.
 - Requests that ask verl's load balancer, tensor and sequence parallelism, LoRA, opponents,
   validation and checkpoints are left out.
-- All of the learner's ranks get as many tokens, and these always fit.
 """
 
 ANEW = """```bash

@@ -76,7 +76,7 @@ def test_chance_in_the_mean_outcome_and_untrained_policies_are_named() -> None:
     page = pages.page(result)
     assert "The expected ratio lies outside the interval in: B (1.00)." in page
     assert "Chance explains why it does in: A (1.00)." in page
-    assert "The ratios of B (1.69) are those of a policy that has learned nothing of these games" in page
+    assert "In B (1.69) the policy has learned nothing" in page
     assert "Chance explains" not in pages.page(made(A=(1.01, 0.99, 1.02)))
 
 

@@ -25,8 +25,8 @@ from recipe.spiral.export.__main__ import main
 from recipe.spiral.export.source import Source
 from recipe.spiral.export.weights import join, whole_model
 from recipe.spiral.export.writing import verify_model
+from recipe.spiral.storage.cache import is_intact
 from recipe.spiral.storage.checkpoints import EXPORTED, TRACKER, BrokenCheckpoint
-from recipe.spiral.storage.manifest import is_intact
 from tests.made_checkpoints import STEP, on_a_rank
 from tests.ranks import run_ranks
 

@@ -21,9 +21,10 @@ from recipe.spiral.opponents.members import snapshot_name
 from recipe.spiral.opponents.model_files import local, missing_files
 from recipe.spiral.opponents.pool_folder import PoolFolder
 from recipe.spiral.storage import disk, saving
+from recipe.spiral.storage.cache import is_intact
 from recipe.spiral.storage.checkpoints import COPIED, POOL, BrokenCheckpoint, steps
 from recipe.spiral.storage.disk import DiskFull, freed, link_or_copy, size
-from recipe.spiral.storage.manifest import MANIFEST, changed_files, is_intact
+from recipe.spiral.storage.manifest import MANIFEST, changed_files
 from recipe.spiral.storage.saving import CheckpointFolder
 from tests.storage.test_checkpoints import save
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.players.prompts import TEMPLATES, encoder, extract_answer, get_template, last_box, reasoning
+from recipe.spiral.lab.watching.reasoning import reasoning
+from recipe.spiral.players.prompts import TEMPLATES, encoder, extract_answer, get_template, last_box
 from tests.growth import in_linear_time
 
 OBSERVATION = "Two piles {3, 4}.\nTake from one."

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from recipe.spiral.lab.evaluation.policies.evaluation_engine import EVALUATION
 from recipe.spiral.lab.evaluation.policies.kept_stderr import stderr_kept
 from recipe.spiral.processes.causes import cause_of
 from recipe.spiral.processes.engine_failure import (
-    EVALUATION,
     OPPONENTS,
     PLAY,
     POLICY,

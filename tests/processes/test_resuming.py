@@ -156,7 +156,9 @@ def test_a_resumed_run_keeps_the_model_that_it_began_with(tmp_path: Path) -> Non
     (checkpoints / "latest_checkpointed_iteration.txt").write_text("4")
     assert model_of_resumed(config) == before
     other = OmegaConf.merge(
-        config, {"run_dir": "another", "trainer": {"resume_mode": "resume_path", "resume_from_path": str(checkpoint)}}
+        config,
+        {"run_dir": "another", "trainer": {"resume_mode": "resume_path", "resume_from_path": str(checkpoint)}},
+        {"trainer": {"default_local_dir": "another/checkpoints"}},
     )
     assert model_of_resumed(other) == before
     assert model_of_resumed(OmegaConf.merge(config, {"embedded_model": "tiny_lines"})) is None

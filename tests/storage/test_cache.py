@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.storage.cache import cache_dir, private_folder, provide
-from recipe.spiral.storage.manifest import MANIFEST, is_intact
+from recipe.spiral.storage.cache import cache_dir, is_intact, private_folder, provide
+from recipe.spiral.storage.manifest import MANIFEST
 
 
 def build(folder: Path) -> None:

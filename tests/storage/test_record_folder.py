@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from recipe.spiral.lab.report.game_index import RunGames
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage import packed_lines
 from recipe.spiral.storage.packed_lines import Torn
@@ -33,7 +34,7 @@ def test_a_line_that_is_torn_is_passed_over_where_that_is_asked_for(tmp_path: Pa
 
 
 def test_a_stamp_changes_with_a_steps_games(tmp_path: Path) -> None:
-    folder = RecordFolder(tmp_path)
+    folder = RunGames(tmp_path)
     folder.write("train", 1, [record(0)])
     first = folder.stamps("train")[1]
     assert folder.stamps("train")[1] == first

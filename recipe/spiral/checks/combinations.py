@@ -17,7 +17,6 @@ from ..rollouts.schedule import parse_games, plays_games
 from .errors import require, written
 
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
-_ACTOR = "actor_rollout_ref.actor"
 
 
 def has_model(config: DictConfig) -> None:
@@ -154,13 +153,13 @@ def _engine(config: DictConfig) -> None:
 
 def _lengths(config: DictConfig) -> None:
     prompt, response = config.data.max_prompt_length, config.data.max_response_length
-    window = config.actor_rollout_ref.rollout.max_model_len
+    rollout = config.actor_rollout_ref.rollout
+    window = rollout.max_model_len
     require(
         prompt + response <= window,
         f"data.max_prompt_length={prompt} + data.max_response_length={response} is more than "
         f"actor_rollout_ref.rollout.max_model_len={window}: lower one of them or raise that",
     )
-    rollout = config.actor_rollout_ref.rollout
     require(
         rollout.enable_chunked_prefill or window <= rollout.max_num_batched_tokens,
         f"actor_rollout_ref.rollout.max_num_batched_tokens={rollout.max_num_batched_tokens}: must be at least "

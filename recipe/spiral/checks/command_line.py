@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -31,7 +32,6 @@ from ..processes import masking
 from .errors import ConfigError
 from .names import CONFIG, GROUPS, Names, of_presets, walk
 from .settle import settle
-from .usage import usage
 
 #: A config, and Hydra's own node that belongs to it.
 Job = tuple[DictConfig, DictConfig]
@@ -54,7 +54,7 @@ def compose(program: str) -> list[Job]:
     """
     given = sys.argv[1:]
     if {"-h", "--help"} & {*given}:
-        print(usage(program, [CONFIG, *filter(None, [_user_folder()])]), end="")
+        print(_usage(program), end="")
         return []
     jobs: list[Job] = []
 
@@ -103,6 +103,16 @@ def compose(program: str) -> list[Job]:
             except (ValueError, ImportError, OmegaConfBaseException) as error:
                 raise ConfigError(_in_a_line(error, names)) from error
     return jobs
+
+
+def _usage(program: str) -> str:
+    """The page of ``--help``: the settings that a first run needs, the presets, and where the rest stands."""
+    page, folders = Path(__file__).with_name(f"help_{program}.txt"), [CONFIG, *filter(None, [_user_folder()])]
+    presets = {}
+    for group in ("experiment", "sweep"):
+        names = ", ".join(sorted({file.stem for folder in folders for file in (folder / group).glob("*.yaml")}))
+        presets[group] = textwrap.fill(names, 112, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+    return page.read_text(encoding="utf-8").format(**presets)
 
 
 def is_sweep(jobs: Sequence[Job]) -> bool:

@@ -27,16 +27,6 @@ TRACKERS = (
     *("rl_insight", "tracking"),
 )
 KL = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
-_SCHEDULES = ("constant", "cosine")
-_AGGREGATIONS = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
-#: Settings of one name, which verl, whose import takes seconds, looks at late: in a worker, or after the first games.
-NAMED = {
-    "actor_rollout_ref.actor.kl_loss_type": KL,
-    "algorithm.kl_penalty": KL,
-    "actor_rollout_ref.actor.loss_agg_mode": _AGGREGATIONS,
-    "actor_rollout_ref.actor.optim.lr_scheduler_type": _SCHEDULES,
-    "critic.optim.lr_scheduler_type": _SCHEDULES,
-}
 
 
 def _correction(config: DictConfig) -> None:
@@ -83,10 +73,10 @@ def check_late(config: DictConfig) -> None:
 
 
 def _names(config: DictConfig) -> None:
-    for setting, known in NAMED.items():
+    """Check names that verl, whose import takes seconds, looks at late: in a worker, or after the first games."""
+    for setting in ("actor_rollout_ref.actor.kl_loss_type", "algorithm.kl_penalty"):
         name = str(OmegaConf.select(config, setting))
-        may_end = known is KL and name.endswith("+")
-        require(name[: -1 if may_end else None] in known, f"{setting}={name}: unknown; known: {', '.join(known)}")
+        require(name.removesuffix("+") in KL, f"{setting}={name}: unknown; known: {', '.join(KL)}")
     logger = config.trainer.logger
     for name in [logger] if isinstance(logger, str) else logger or ():
         require(name in TRACKERS, f"trainer.logger={name}: unknown; known: {', '.join(TRACKERS)}")

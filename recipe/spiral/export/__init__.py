@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..storage.manifest import MODEL, whole_folder
+from ..storage.cache import whole_folder
+from ..storage.manifest import WEIGHTS
 from .lora import Adapter
 from .source import ExportError, Source
 from .weights import read_weights, whole_model
 from .writing import Different, check_target, copy_texts, write_adapter, write_model, write_settings
 
 __all__ = ["Different", "ExportError", "export"]
+
+#: What decides what a model or an adapter answers: its weights, and how they are taken.
+_MODEL = (WEIGHTS, "config.json", "adapter_config.json")
 
 
 def export(
@@ -55,7 +59,7 @@ def export(
     adapter = Adapter.of(weights, source)
     if merge and adapter is None:
         raise ExportError(f"--merge: {source.folder} holds no LoRA weights; leave it out")
-    with whole_folder(target, MODEL) as new:
+    with whole_folder(target, _MODEL) as new:
         copy_texts(source.huggingface, new)
         write_settings(new, source)
         if adapter is not None and not merge:

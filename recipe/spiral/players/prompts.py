@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
-_TAGS = re.compile(r"</?think>")
 #: The end of a prompt whose chat template begins the response with reasoning, or with the end of it.
 _OPENED, _CLOSED = re.compile(r"<think>\s*$"), re.compile(r"</think>\s*$")
 #: So many tokens have these ends, also where a token is a character.
@@ -66,16 +65,8 @@ def extract_answer(response: str) -> str | None:
 
 def last_box(response: str) -> str | None:
     """The content of the last ``\\boxed{}`` of a response, unchanged; None if there is none."""
-    place = _last_box(response)
+    place = place_of_box(response)
     return response[place[1] : place[2]] if place else None
-
-
-def reasoning(response: str) -> str:
-    """A response without its last box and without think tags, stripped."""
-    place = _last_box(response)
-    if place:
-        response = response[: place[0]] + response[place[2] + 1 :]
-    return _TAGS.sub("", response).strip()
 
 
 def boxed(action: str) -> str:
@@ -83,7 +74,7 @@ def boxed(action: str) -> str:
     return f"\\boxed{{{action}}}"
 
 
-def _last_box(response: str) -> tuple[int, int, int] | None:
+def place_of_box(response: str) -> tuple[int, int, int] | None:
     """Where the last box begins, and where its content begins and ends.
 
     Braces nest, and an escaped one is none. A box that is never closed does not count; an empty one does. Takes time

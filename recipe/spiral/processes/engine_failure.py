@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-#: What the processes of an evaluation's engines print, in its folder.
-ENGINE_LOG = "engine.log"
 #: The environment variable that tells a run's processes its folder.
 RUN_DIR = "SPIRAL_RUN_DIR"
 #: Characters of vLLM's words that are shown.
@@ -29,27 +27,23 @@ _KILLED = re.compile(r"'[\w-]+': -(\d+)")
 _PYDANTIC = re.compile(r".* validation errors? for \w+\s+(?:\S+\s+)?Value error, (.*?) \[type=.*", re.DOTALL)
 
 
-def _settings(section: str, **other: str) -> dict[str, str]:
+def engine_settings(section: str, **other: str) -> dict[str, str]:
     """The settings of an engine, by vLLM's names; ``arguments`` takes further ones of vLLM's."""
     names = ("gpu_memory_utilization", "max_model_len", "max_num_seqs", "enforce_eager", "dtype")
     return {name: f"{section}.{name}" for name in names} | other
 
 
 _ROLLOUT = "actor_rollout_ref.rollout"
-POLICY = _settings(
+POLICY = engine_settings(
     _ROLLOUT,
     arguments=f"{_ROLLOUT}.engine_kwargs.vllm",
     kv_cache_memory_bytes=f"{_ROLLOUT}.engine_kwargs.vllm.kv_cache_memory_bytes",
     model="actor_rollout_ref.model.path",
 )
-OPPONENTS = _settings("opponent_engine.rollout", arguments="opponent_engine.rollout.engine_kwargs.vllm") | {
+OPPONENTS = engine_settings("opponent_engine.rollout", arguments="opponent_engine.rollout.engine_kwargs.vllm") | {
     "gpu_memory_utilization": "opponent_engine.gpu_memory_utilization",
     "kv_cache_memory_bytes": "opponent_engine.kv_cache_memory_bytes",
     "model": "actor_rollout_ref.model.path",
-}
-EVALUATION = _settings("engine", arguments="engine.vllm", model="policies") | {
-    "kv_cache_memory_bytes": "engine.vllm.kv_cache_memory_bytes",
-    "max_model_len": "data.max_prompt_length and data.max_response_length",
 }
 #: ``play`` has none of them.
 PLAY: dict[str, str] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..storage.checkpoints import CONFIG, POOL, TRACKER, config_file, is_of, latest, resumed_from, steps
+from ..storage.checkpoints import CONFIG, POOL, TRACKER, config_file, is_of, latest, resumed_from, run_before, steps
 from ..storage.metrics_file import METRICS, read_metrics
 from ..storage.record_folder import RecordFolder
 from ..storage.run_config import load_config
@@ -107,14 +107,8 @@ def model_of_resumed(config: DictConfig) -> Path | None:
     this recipe, or another machine, may provide another model by the same name. Raises ValueError: the config that the
     run's folder keeps is damaged.
     """
-    mode = OmegaConf.select(config, "trainer.resume_mode")
-    if mode == "resume_path":
-        run_dir = Path(config.trainer.resume_from_path).parent.parent
-    elif mode == "auto" and latest(Path(config.trainer.default_local_dir)) is not None:
-        run_dir = Path(config.run_dir)
-    else:
-        return None
-    if not (file := config_file(run_dir)).is_file():
+    checkpoint = resumed_from(config)
+    if checkpoint is None or not (file := config_file(run_before(config, checkpoint))).is_file():
         return None
     before = load_config(file)
     path = OmegaConf.select(before, "actor_rollout_ref.model.path")

@@ -31,7 +31,6 @@ _NOBODY_READS = 141
 #: Letters and marks for Python, and nothing to see: joiners, fillers, selectors of variants. (Not those that choose
 #: between a sign and its picture.) The report's pages have the same: report/pages/base.js.
 _SHOWS_NOTHING = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\U000e0100-\U000e01ef]")
-_NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
 #: The number of characters and of lines that are shown.
 LONGEST, MOST_LINES = 20_000, 500
 
@@ -153,14 +152,6 @@ def visible(text: str, longest: int = LONGEST, most_lines: int = MOST_LINES) -> 
     left_out = max(len(text) - longest, 0) + sum(len(line) + 1 for line in lines[most_lines:])
     shown = without_piles("\n".join("".join(map(_character, line)) for line in lines[:most_lines]))
     return f"{shown} ... ({left_out} more characters)" if left_out else shown
-
-
-def in_table(value: object) -> object:
-    """A value for a CSV file: a spreadsheet takes a text that begins like a formula for one, and may obey it."""
-    if not isinstance(value, str):
-        return value
-    text = visible(value, most_lines=1)
-    return f"'{text}" if text.lstrip()[:1] in tuple("=+-@") and not _NUMBER.fullmatch(text) else text
 
 
 def _character(character: str) -> str:

@@ -1,4 +1,5 @@
-"""Folders that are built once and used again, by one process at a time. A damaged one is built again."""
+"""Folders that are built whole; and those that are built once and used again, by one process at a time. A damaged one
+is built again."""
 
 from __future__ import annotations
 
@@ -6,12 +7,14 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from .manifest import is_intact, whole_folder
+from .manifest import MANIFEST, changed_files, write_manifest
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +39,36 @@ def private_folder(folder: Path) -> Path:
         shutil.rmtree(folder)
         folder.mkdir(mode=0o700)
     return folder
+
+
+def is_intact(folder: Path) -> bool:
+    """Whether the folder has a manifest, and every file in it is as it was written."""
+    return (folder / MANIFEST).is_file() and not changed_files(folder, ours=True)
+
+
+@contextmanager
+def whole_folder(folder: Path, files: Iterable[str] = ("**/*",)) -> Iterator[Path]:
+    """The block fills the empty folder that it is given, which then becomes ``folder``, with a manifest of ``files``.
+    If the block fails, ``folder`` is as it was."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix=f".{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True
+    ) as unfinished:
+        new, old = Path(unfinished, "new"), Path(unfinished, "old")
+        new.mkdir()
+        yield new
+        write_manifest(new, files)
+        readable = new.stat().st_mode & 0o444
+        for file in new.rglob("*"):
+            file.chmod(file.stat().st_mode | readable)  # safetensors lets only the owner read
+        if folder.exists():
+            folder.rename(old)
+        try:
+            new.rename(folder)
+        except OSError:
+            if old.exists():
+                old.rename(folder)
+            raise
 
 
 def provide(folder: Path, build: Callable[[Path], None], force: bool = False) -> Path:

@@ -55,17 +55,18 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def free(path: Path) -> int:
     """Free bytes on the disk of ``path``, which need not exist yet."""
-    return shutil.disk_usage(_existing(path)).free
+    return shutil.disk_usage(existing(path)).free
 
 
-def _existing(path: Path) -> Path:
+def existing(path: Path) -> Path:
+    """The nearest folder above a path that is there, or the path itself."""
     return next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
 
 
 def unwritable(folder: Path, here: bool = True) -> str:
     """Why nothing can be written into a folder, which need not exist yet; "": it can. Whether it may be written to is
     another matter on another machine (``here``)."""
-    place = _existing(folder)
+    place = existing(folder)
     if not place.is_dir():
         return f"{place} is no folder"
     if not here:
@@ -82,11 +83,6 @@ def freed(folder: Path) -> int:
     """Bytes that removing a folder would free; a file that has another hard link frees nothing."""
     stats = [file.stat() for file in folder.rglob("*") if file.is_file()]
     return sum(stat.st_blocks * 512 for stat in stats if stat.st_nlink == 1)
-
-
-def same_disk(first: Path, second: Path) -> bool:
-    """Whether two folders, which need not exist yet, are on the same file system."""
-    return _existing(first).stat().st_dev == _existing(second).stat().st_dev
 
 
 def link_or_copy(source: Path, target: Path) -> int:
@@ -114,11 +110,6 @@ def put_in_place(new: Path, target: Path) -> None:
     """Rename a folder, and wait until the new name is on the disk."""
     new.rename(target)
     _fsync(target.parent)
-
-
-def is_within(file: Path, folder: Path) -> bool:
-    """Whether a file of a folder is in it, and no link to somewhere else."""
-    return file.resolve().is_relative_to(folder.resolve())
 
 
 def flush(folder: Path) -> None:

@@ -7,11 +7,9 @@ import json
 import os
 import re
 import struct
-import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -20,8 +18,6 @@ MANIFEST = "manifest.json"
 #: Bytes of a zip archive's header of a part; in the last four are the lengths of its name and of what comes after it.
 _HEADER = 30
 WEIGHTS = "*.safetensors"
-#: What decides what a model or an adapter answers: its weights, and how they are taken.
-MODEL = (WEIGHTS, "config.json", "adapter_config.json")
 #: The endings of what a model's folder has besides: config, tokenizer, chat template.
 TEXTS = (".json", ".jinja", ".txt", ".model")
 #: torch's files have checksums of their parts: the digest is of all else in them, so that it need not read them whole.
@@ -29,10 +25,9 @@ _ZIP = "zip:"
 _DIGEST = re.compile(rf"({_ZIP})?[0-9a-f]{{128}}")
 
 
-def write_manifest(folder: Path, files: str | Iterable[str] = "**/*") -> None:
+def write_manifest(folder: Path, files: Iterable[str] = ("**/*",)) -> None:
     """Write the digest of each file of a complete folder into its manifest. ``files`` are patterns of their names."""
-    patterns = [files] if isinstance(files, str) else files
-    found = {file for pattern in patterns for file in folder.glob(pattern)}
+    found = {file for pattern in files for file in folder.glob(pattern)}
     names = sorted(file.relative_to(folder).as_posix() for file in found if file.is_file() and file.name != MANIFEST)
     write_digests(folder, names)
 
@@ -41,31 +36,6 @@ def write_digests(folder: Path, names: list[str]) -> None:
     """The same of the files of these names."""
     digests = dict(zip(names, _digests(folder, names), strict=True))
     (folder / MANIFEST).write_text(json.dumps(digests, indent=1) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def whole_folder(folder: Path, files: str | Iterable[str] = "**/*") -> Iterator[Path]:
-    """The block fills the empty folder that it is given, which then becomes ``folder``, with a manifest of ``files``.
-    If the block fails, ``folder`` is as it was."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix=f".{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True
-    ) as unfinished:
-        new, old = Path(unfinished, "new"), Path(unfinished, "old")
-        new.mkdir()
-        yield new
-        write_manifest(new, files)
-        readable = new.stat().st_mode & 0o444
-        for file in new.rglob("*"):
-            file.chmod(file.stat().st_mode | readable)  # safetensors lets only the owner read
-        if folder.exists():
-            folder.rename(old)
-        try:
-            new.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
 
 
 def changed_files(folder: Path, ours: bool = False, only: tuple[str, ...] = ("*",)) -> list[str]:
@@ -108,11 +78,6 @@ def read_manifest(folder: Path) -> dict[str, object] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return manifest if isinstance(manifest, dict) else {MANIFEST: None}
-
-
-def is_intact(folder: Path) -> bool:
-    """Whether the folder has a manifest, and every file in it is as it was written."""
-    return _is_ours(read_manifest(folder)) and not changed_files(folder)
 
 
 def _is_ours(manifest: object) -> bool:

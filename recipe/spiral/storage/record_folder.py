@@ -73,15 +73,6 @@ class RecordFolder:
             return []
         return [(match[1], int(match[2]), match[0]) for match in matches]
 
-    def stamps(self, split: str) -> dict[int, str]:
-        """The steps that have games, each with a text that is another one whenever they were written anew."""
-        found = {}
-        for step in self.steps(split):
-            with suppress(OSError):  # a run that is resumed removes some while we look
-                stat = self.file(split, step).stat()
-                found[step] = f"{stat.st_size}-{stat.st_mtime_ns}"
-        return found
-
     def count(self, split: str, steps: Iterable[int] | None = None) -> int:
         """How many games steps have, discarded ones included, without reading them; None: all steps."""
         return sum(count(self.file(split, step)) for step in (self.steps(split) if steps is None else steps))

@@ -17,7 +17,7 @@ def test_it_has_the_evaluations_settings(hardware: str, dtype: str, monkeypatch:
     monkeypatch.setenv("SPIRAL_HARDWARE", hardware)
     monkeypatch.setattr(sampling, "set_environment", lambda variables: None)
     monkeypatch.setattr(sampling, "VLLMEngine", lambda *given, **names: started.append(given[:4]))
-    sampling.start_vllm(Path("/a/model"), None, 496, Path("engine.log"))
+    sampling.start_vllm(Path("/a/model"), None, 496, Path())
     [(model, adapters, length, settings)] = started
     assert (model, adapters, length) == (Path("/a/model"), (), 496)
     found: dict[str, Any] = arguments(model, adapters, length, settings)

@@ -13,7 +13,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ...processes.engine_failure import ENGINE_LOG
 from ...rollouts.end_tokens import end_tokens
 from ..graders.question import Question
 from .benchmarks import asking
@@ -83,8 +82,8 @@ class Evaluation:
         return {policy.prompt(game)[0] for game in games} | of_questions
 
     def _start_vllm(self, model: Any, adapters: Any, engines: int) -> VLLMEngine:
-        log = self.settings.eval_dir / ENGINE_LOG
-        return VLLMEngine(model, adapters, self.settings.max_model_len, self.settings.engine, log, engines)
+        settings = self.settings
+        return VLLMEngine(model, adapters, settings.max_model_len, settings.engine, settings.eval_dir, engines)
 
     def _check(self) -> None:
         settings = self.settings

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from ...checks.verls import has_critic
 from ...opponents.engine_settings import has_adapter
-from ...storage.disk import same_disk
+from ...storage.disk import existing
 from . import engines
 from . import trainer_memory as training
 from .model_size import ModelSize
@@ -158,7 +158,8 @@ def _pool(config: DictConfig, member: int) -> Row:
     made = 0 if every is None else max(steps - fsp.start_from, 0) // every + 1
     made += fsp.size if fsp.initial else 0
     leaving = None if every is None or save_freq <= 0 else math.ceil(save_freq / every)
-    if not same_disk(Path(config.run_dir), Path(config.trainer.default_local_dir)):
+    disks = {existing(Path(folder)).stat().st_dev for folder in (config.run_dir, config.trainer.default_local_dir)}
+    if len(disks) > 1:
         saved = steps // save_freq if save_freq > 0 else 0
         kept, leaving, made = min(kept or saved, saved), None, made * (saved + 1)
     inside, held = most_members(fsp.size, kept, made, leaving)

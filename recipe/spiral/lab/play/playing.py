@@ -13,11 +13,12 @@ from typing import Any, Protocol
 from ...games import Game, GameFailure, IllegalAction, make
 from ...match import Rules, play
 from ...players.base import Player, Position, Response
-from ...players.prompts import boxed, extract_answer, last_box, reasoning
+from ...players.prompts import boxed, extract_answer, last_box
 from ...players.records import GameRecord, Turn
 from ...players.seeds import GameKey
 from ...processes.terminal import visible
 from ..drawing.drawn import Drawn, drawn
+from ..watching.reasoning import reasoning
 
 #: The person's name in records, and the kind of opponent that it is.
 PERSON = "human"

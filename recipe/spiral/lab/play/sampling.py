@@ -105,14 +105,14 @@ def _warpers(sampling: Mapping[str, Any]) -> Any:
     return LogitsProcessorList(steps)
 
 
-def start_vllm(model: Path, adapter: Path | None, max_model_len: int, log: Path) -> VLLMEngine:
+def start_vllm(model: Path, adapter: Path | None, max_model_len: int, folder: Path) -> VLLMEngine:
     """An engine with the settings that an evaluation has on this machine. ``max_model_len`` is of prompt and response
-    together, in tokens; ``log`` gets what vLLM prints. Raises ImportError: vLLM is not installed; EngineFailure: it
-    does not start."""
+    together, in tokens; ``folder`` gets a file of what vLLM prints. Raises ImportError: vLLM is not installed;
+    EngineFailure: it does not start."""
     with initialize_config_dir(str(RECIPE / "config"), version_base=None):
         config = compose("eval")
     set_environment(OmegaConf.to_container(config.environment, resolve=True))
     put_on_path(RECIPE.parents[1])
     settings = EngineSettings.model_validate(OmegaConf.to_container(config.engine, resolve=True))
     adapters = () if adapter is None else (adapter,)
-    return VLLMEngine(model, adapters, max_model_len, settings, log, names=PLAY)
+    return VLLMEngine(model, adapters, max_model_len, settings, folder, names=PLAY)

@@ -16,7 +16,6 @@ from ...opponents.model_files import is_hub_id
 from ...players.base import Player
 from ...players.policy import Generate, PolicyPlayer
 from ...players.prompts import encoder
-from ...processes.engine_failure import ENGINE_LOG
 from ...storage.checkpoints import folder_of, steps
 from ...storage.run_config import setting
 from ..evaluation.policies.evaluated_policy import Policy, Prompts
@@ -214,7 +213,7 @@ class _Loading:
         policy = self.policy
         assert policy.model is not None
         if self.wish.engine == "vllm":
-            self.engine = start_vllm(policy.model, policy.adapter, length, self.wish.cache.parent / ENGINE_LOG)
+            self.engine = start_vllm(policy.model, policy.adapter, length, self.wish.cache.parent)
             generate: Generate = self.engine.generate_as(policy.name, policy.adapter)
             return generate
         from ...rollouts.end_tokens import end_tokens

@@ -125,3 +125,8 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
     return value
+
+
+def is_within(file: Path, folder: Path) -> bool:
+    """Whether a file of a folder is in it, and no link to somewhere else."""
+    return file.resolve().is_relative_to(folder.resolve())

@@ -14,11 +14,10 @@ from typing import Any
 
 from ...processes.launch import is_in_use
 from ...storage.checkpoints import config_file, config_of
-from ...storage.disk import is_within
 from ...storage.metrics_file import METRICS
 from ...storage.run_config import setting
 from ..sweep.sweep_table import TABLE
-from .bundle import OF_SEVERAL, Bundle
+from .bundle import OF_SEVERAL, Bundle, is_within
 from .curves import SHOWN, Curves, since_start, thinned_alike
 from .evaluation_games import is_evaluation
 from .run_report import REPORT, NoRun, is_run

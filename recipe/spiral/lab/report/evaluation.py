@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ...storage.disk import is_within
 from ..evaluation.benchmarks.catalog import PAPER, PAPER_AVERAGES
 from ..evaluation.outputs.results import RESULTS
+from .bundle import is_within
 
 #: The parts of ``results.json`` that the page shows.
 _PARTS = ("results", "own_past", "ratings", "exploitability", "optimality", "not_lost", "benchmarks", "notes")

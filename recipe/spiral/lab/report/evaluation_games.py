@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ...players.records import GameRecord
 from ...storage.database import DamagedDatabase, Database
-from ...storage.disk import is_within
 from ..evaluation.matches.matchups import SPLIT
 from ..evaluation.matches.store import FILE, TABLES
+from .bundle import is_within
 
 #: Games that are one step, in an evaluation that does not follow a run.
 TOGETHER = 500

@@ -54,6 +54,17 @@ Step = dict[str, Any]
 Lines = list[list[int]]
 
 
+class RunGames(RecordFolder):
+    def stamps(self, split: str) -> dict[int, str]:
+        """The steps that have games, each with a text that is another one whenever they were written anew."""
+        found = {}
+        for step in self.steps(split):
+            with suppress(OSError):  # a run that is resumed removes some while we look
+                stat = self.file(split, step).stat()
+                found[step] = f"{stat.st_size}-{stat.st_mtime_ns}"
+        return found
+
+
 class Games:
     """The games' part of a report. ``steps`` is what the report has, by split and step; ``known`` is what an earlier
     ``Games`` had there. ``named`` is as of ``games.make``."""
@@ -61,7 +72,7 @@ class Games:
     def __init__(
         self,
         bundle: Bundle,
-        records: RecordFolder | EvaluationGames,
+        records: RunGames | EvaluationGames,
         known: Mapping[str, Mapping[str, Step]],
         named: Container[str] = (),
     ) -> None:

@@ -16,15 +16,13 @@ from ...games import NotNamed
 from ...processes.launch import is_in_use
 from ...processes.run_log import LOG
 from ...storage.checkpoints import config_file, config_of
-from ...storage.disk import is_within
-from ...storage.record_folder import RecordFolder
 from ...storage.run_config import setting
 from ..evaluation.matches.store import FILE
-from .bundle import DATA, Bundle
+from .bundle import DATA, Bundle, is_within
 from .curves import POINTS, SHOWN, Curves, since_start, thinned
 from .evaluation import evaluations, folders, with_results
 from .evaluation_games import EvaluationGames, is_evaluation
-from .game_index import BLOCK, INVALID, OUTCOMES, SPLITS, Games, Step
+from .game_index import BLOCK, INVALID, OUTCOMES, SPLITS, Games, RunGames, Step
 from .opponents_met import pool
 
 #: Of the report's data; another number makes a report anew.
@@ -69,7 +67,7 @@ class RunReport:
         self._identity = hashlib.sha256(identity.encode()).hexdigest()[:16]
         known = self._known()
         self._evaluation = EvaluationGames(run_dir) if evaluated else None
-        records = self._evaluation or RecordFolder(run_dir / "games")
+        records = self._evaluation or RunGames(run_dir / "games")
         self.games = Games(self.bundle, records, known.get("steps", {}), named)
         self.curves = Curves(run_dir)
         self._looked: Any = None

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ...storage.disk import is_within
 from ..local_server import KINDS, LocalServer, guarded, headers
-from .bundle import ASSETS, DATA, OF_RUN
+from .bundle import ASSETS, DATA, OF_RUN, is_within
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ...processes.masking import keep_private
 from ...processes.run_log import duration
-from ...processes.terminal import in_table
 from ...storage.disk import write_whole
 from ...storage.record_folder import RecordFolder
 from ...training.metrics import validated_roles
+from ..csv_cell import in_table
 from ..summary import first_and_last
 from .jobs import Job, State
 

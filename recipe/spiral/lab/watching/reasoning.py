@@ -1,13 +1,24 @@
-"""Whether the policy still reasons before it answers."""
+"""What a policy says besides its answer, and whether it still says something."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from statistics import fmean
 
-from ...players.prompts import reasoning
+from ...players.prompts import place_of_box
 from ...players.records import GameRecord
+
+_TAGS = re.compile(r"</?think>")
+
+
+def reasoning(response: str) -> str:
+    """A response without its last box and without think tags, stripped."""
+    place = place_of_box(response)
+    if place:
+        response = response[: place[0]] + response[place[2] + 1 :]
+    return _TAGS.sub("", response).strip()
 
 
 def reasoning_metrics(records: Iterable[GameRecord], shortest: int) -> dict[str, float]:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ....processes.launch import is_in_use
-from ....processes.terminal import in_table
 from ....storage.checkpoints import config_file, folder_of, steps
 from ....storage.disk import write_whole
+from ...csv_cell import in_table
 from ..settings import Refused, Settings
 from .points import points_of
 from .results import RESULTS

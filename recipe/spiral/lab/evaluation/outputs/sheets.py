@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ....processes.terminal import in_table
 from ....storage.disk import write_whole
+from ...csv_cell import in_table
 from ..benchmarks.benchmark_metrics import Score
 from ..exploitability.exploitability_metrics import Metrics
 from ..exploitability.policy_table import PolicyTable

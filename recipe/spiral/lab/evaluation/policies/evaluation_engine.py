@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field
 
 from ....players.policy import Generate, Generation
-from ....processes.engine_failure import EVALUATION, EngineFailure, cause_in, explain
+from ....processes.engine_failure import EngineFailure, cause_in, engine_settings, explain
 from ....processes.launch import set_environment
 from ....rollouts.end_tokens import end_tokens
 from ..parsing import Count, Number, Section
@@ -28,6 +28,11 @@ from .policy_weights import positions
 Models = frozenset[Path]
 Work = TypeVar("Work")
 
+#: The names of its settings.
+EVALUATION = engine_settings("engine", arguments="engine.vllm", model="policies") | {
+    "kv_cache_memory_bytes": "engine.vllm.kv_cache_memory_bytes",
+    "max_model_len": "data.max_prompt_length and data.max_response_length",
+}
 #: Seconds for loading other weights.
 RELOAD_LIMIT = 600.0
 #: The values that vLLM takes as ``max_lora_rank``.
@@ -58,7 +63,7 @@ class VLLMEngine:
         adapters: the folders of the LoRA adapters that it serves; none: it has no LoRA, and can be reloaded.
         max_model_len: of prompt and response together, in tokens.
         settings: the config's.
-        log: the file that gets what its processes print.
+        folder: gets what its processes print, in ``engine.log``.
         engines: the number of engines that run at a time, and share the memory of the GPUs.
         names: of the settings, for messages.
 
@@ -73,7 +78,7 @@ class VLLMEngine:
         adapters: tuple[Path, ...],
         max_model_len: int,
         settings: EngineSettings,
-        log: Path,
+        folder: Path,
         engines: int = 1,
         names: Mapping[str, str] = EVALUATION,
     ) -> None:
@@ -92,7 +97,8 @@ class VLLMEngine:
         self.settings, self._started_with = settings, model
         self._broken = False
         self._requests = itertools.count()
-        self._log, self._log_start = log, log.stat().st_size if log.is_file() else 0
+        self._log = log = folder / "engine.log"
+        self._log_start = log.stat().st_size if log.is_file() else 0
         try:
             chosen = arguments(model, adapters, max_model_len, settings, engines)
             with stderr_kept(log):
