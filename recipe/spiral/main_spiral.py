@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from dotenv import load_dotenv
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from . import extensions
@@ -259,7 +258,7 @@ def train(config: DictConfig) -> None:
         with aside():
             validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
             check_late(config)
-    except (AssertionError, ValueError, HydraException) as error:
+    except Exception as error:  # a class that is not there, an argument that it does not take
         raise ConfigError(verls_reason(error)) from error
     lines = [*set_aside(config), *followed(config)]
     set_environment(tracker_environment(run_dir, "metrics") | one_run(tracked(run_dir)["run"]))

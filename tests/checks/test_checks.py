@@ -323,6 +323,8 @@ def test_what_is_true_or_false_is_one_of_them(tmp_path: Path, override: str) -> 
         ("actor_rollout_ref.rollout.top_k=0", "must be -1 or a whole number >= 1"),
         ("actor_rollout_ref.rollout.gpu_memory_utilization=1.0", "must be a number > 0 and < 1"),
         ("actor_rollout_ref.rollout.max_num_batched_tokens=many", "must be a whole number >= 1"),
+        ("actor_rollout_ref.actor.fsdp_config.model_dtype=fp31", "must be one of 16, 32, fp16, fp32, "),
+        ("actor_rollout_ref.rollout.dtype=fp32", "must be one of auto, half, float16, bfloat16, float, float32"),
         ("actor_rollout_ref.actor.strategy=fspd2", "must be one of fsdp, fsdp2"),
         ("critic.optim.num_cycles=half", "must be a number > 0"),
         ("actor_rollout_ref.rollout.seed=first", "must be a number"),
@@ -340,9 +342,18 @@ def test_a_bound_may_be_two_numbers(tmp_path: Path) -> None:
 
 def test_what_verl_would_refuse_late_is_asked_for_before_the_start(tmp_path: Path) -> None:
     check_late(config(tmp_path))
-    check(made := config(tmp_path, "actor_rollout_ref.rollout.mode=sync"))
-    with pytest.raises((ValueError, HydraException), match="sync"):
-        check_late(made)
+    check_late(config(tmp_path, "algorithm.adv_estimator=dpo", "actor_rollout_ref.actor.policy_loss.loss_mode=dpo"))
+    actor = "actor_rollout_ref.actor"
+    for override, reason in (
+        ("actor_rollout_ref.rollout.mode=sync", "sync"),
+        (f"{actor}.optim.optimizer=AdamWW", "AdamWW"),
+        (f"{actor}.optim.optimizer_impl=torch.optimm", "torch.optimm"),
+        (f"{actor}.optim.override_optimizer_config={{epss: 1}}", "epss"),
+        (f"{actor}.policy_loss.loss_mode=vanila", "vanila"),
+    ):
+        check(made := config(tmp_path, override))
+        with pytest.raises((AttributeError, ImportError, TypeError, ValueError, HydraException), match=reason):
+            check_late(made)
 
 
 def test_names_that_verl_would_refuse_late(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from jinja2 import TemplateError
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from recipe.spiral.checks import ConfigError, check_model
 from recipe.spiral.checks.prompts_fit import PLAYOUTS, check_prompts
@@ -167,13 +167,53 @@ def test_prompts_are_measured_as_the_game_goes_on(tmp_path: Path, tokenizer: Wor
     ("path", "message"),
     [
         ("/nowhere/model", r"actor_rollout_ref\.model\.path=/nowhere/model: there is no such folder"),
+        (
+            "{m} actor_rollout_ref.model.tokenizer_path=/nowhere",
+            r"model\.tokenizer_path=/nowhere: there is no such folder",
+        ),
+        (
+            "{m} actor_rollout_ref.model.hf_config_path=/",
+            r"model\.hf_config_path=/: holds no config\.json, so it is no ",
+        ),
+        ("{m} actor_rollout_ref.model.lora_adapter_path={m}", r"holds no adapter_config\.json, so it is no adapter of"),
         ("./model", r"\./model: there is no such folder"),
         ("some/model/here", r"=some/model/here: there is no such folder"),
     ],
 )
-def test_a_model_that_is_not_there_is_refused(tmp_path: Path, path: str, message: str) -> None:
+def test_a_model_that_is_not_there_is_refused(
+    tmp_path: Path, tokenizer: WordTokenizer, path: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_model(config(tmp_path, f"actor_rollout_ref.model.path={path}"))
+        check_model(config(tmp_path, *f"actor_rollout_ref.model.path={path}".format(m=tmp_path / "model").split()))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("target_modules: nope", "target_modules=nope: Target modules nope not found"),
+        ("target_modules: [q_proj, nope]", "no module is called nope; .* linear layers: down_proj, gate_proj, k_proj"),
+        ("target_modules: [self_attn]", "Target module Qwen3Attention"),
+        ("target_modules: 3", "target_modules=3: "),
+        ("target_modules: '('", "unterminated"),
+        ("exclude_modules: nope", "exclude_modules=nope: .* no modules were excluded"),
+        ("target_parameters: [nope]", "no parameter was matched"),
+        ("target_modules: [q_proj, layers.0.mlp.up_proj], exclude_modules: '.*1.*q_proj'", ""),
+        ("target_modules: '.*_proj'", ""),
+    ],
+)
+def test_modules_that_the_model_has_not_are_refused(
+    tmp_path: Path, tokenizer: WordTokenizer, settings: str, message: str
+) -> None:
+    """Of the policy and of a critic, before anything is built."""
+    made = with_model(tmp_path, "algorithm.adv_estimator=gae", f"critic.model.path={tmp_path / 'model'}")
+    OmegaConf.set_struct(made, False)
+    for part in ("actor_rollout_ref", "critic"):
+        asked = OmegaConf.merge(made, OmegaConf.create(f"{part}: {{model: {{lora_rank: 4, {settings}}}}}"))
+        if message:
+            with pytest.raises(ConfigError, match=rf"^{part}\.model\..*{message}"):
+                check_model(asked)
+        else:
+            check_model(asked)
 
 
 def test_a_model_with_a_flipped_bit_is_refused(tmp_path: Path, tokenizer: WordTokenizer) -> None:

@@ -28,6 +28,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="on Linux only")
 ROOT = Path(__file__).resolve().parents[2]
 
 Train = Callable[[Callable[[bool], None]], None]
+#: Whatever Ray says of it.
+SLOW_RAY = "Ray did not start within the 30 seconds that it allows itself; start again when less runs here"
 
 
 def ended(run_dir: Path, train: Train, aside: bool = True) -> str | None:
@@ -54,6 +56,8 @@ def test_it_ends_when_its_work_is_done_whatever_a_thread_still_does(tmp_path: Pa
         (ValueError("too large"), "ValueError: too large", True),
         (SystemExit(3), "SystemExit: 3", True),
         (ConfigError("seed=x: must be a whole number"), "seed=x: must be a whole number", False),
+        (Exception("The current node timed out during startup. This could happen ..."), SLOW_RAY, False),
+        (TimeoutError("Timed out after 30 seconds while waiting for node to startup. Did not ..."), SLOW_RAY, False),
         (DiskFull("the disk is full: ..."), "the disk is full: ...", True),
     ],
     ids=lambda value: type(value).__name__,

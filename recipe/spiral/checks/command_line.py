@@ -6,6 +6,7 @@ or the folder ``config`` of the current directory, if it has a folder of one of 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import re
@@ -22,7 +23,7 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -40,6 +41,11 @@ Job = tuple[DictConfig, DictConfig]
 _NOTHING_WRITTEN = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra.sweep.subdir=.", "hydra/job_logging=disabled")
 #: As Hydra's grammar has it: any case, and blanks around the value.
 _DRY_RUN = re.compile(r"\+{0,2}dry_run=\s*true\s*", re.IGNORECASE)
+_OVERRIDE = re.compile(r"~.+|\+{0,2}[\w.$/@:-]+=.*", re.DOTALL)
+_QUOTES = (
+    "put the argument in single quotes, and a text with other signs in double ones within: 'games=[Nim, Pig]', "
+    "'run_dir=\"a (b)\"'"
+)
 
 
 def compose(program: str) -> list[Job]:
@@ -67,8 +73,11 @@ def compose(program: str) -> list[Job]:
         jobs.append((config, HydraConfig.get()))
 
     names = Names(program)
-    for option in get_args_parser().parse_known_args()[1]:
+    flags, others = get_args_parser().parse_known_args()
+    for option in others:
         raise ConfigError(_no_such_flag(option, names))
+    for override in itertools.filterfalse(_OVERRIDE.fullmatch, flags.overrides):
+        raise ConfigError(f"{override}: must be name=value; where it has blanks, {_QUOTES}")
     Plugins.instance().register(UserFolder)
     logging.getLogger(BasicLauncher.__module__).setLevel(logging.WARNING)  # it prints overrides, keys included
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, and does not print them and end the process
@@ -138,6 +147,8 @@ def _in_a_line(error: Exception, names: Names) -> str:
     """Hydra's message for people: the override as it was written, and the nearest name that exists."""
     if isinstance(error, MissingConfigException) and (error.options or "model=" in " ".join(sys.argv)):
         return _no_such_option(error)
+    if isinstance(error, OverrideParseException):
+        return _unreadable(error)
     text = " ".join(" ".join(filter(None, [str(error), str(error.__cause__ or "")])).split())
     if match := re.match(r"Multiple values for (\w+)\. ", text):
         return f"+{match[1]}: is there more than once; give one"
@@ -151,6 +162,20 @@ def _in_a_line(error: Exception, names: Names) -> str:
         if match[1] == "override":
             return f"{override}: must be written with a plus: +{override}"
     return text
+
+
+def _unreadable(error: OverrideParseException) -> str:
+    """Hydra's grammar seldom says where it stops. Most often a shell took quotes away, or cut at a blank."""
+    override, (said, *pointed) = error.override, error.message.splitlines()
+    value = override.partition("=")[2]
+    alone = [f"a {quote} without another" for quote in "'\"" if value.count(quote) % 2]
+    alone += [f"{a} and {b} are not in pairs" for a, b in ("[]", "{}", "()") if value.count(a) != value.count(b)]
+    if not alone and error.__cause__ is not None:  # of one of Hydra's functions
+        return " ".join(f"{override}: {error.__cause__}".split())
+    at = said.split(" expecting ")[0].rstrip("'")[-1:].replace(">", "the end")
+    if pointed and "^" in pointed[0]:
+        at = override[len(override) - len(said) + pointed[0].index("^")]
+    return f"{override}: {[*alone, f'cannot be read at {at}'][0]}; {_QUOTES}"
 
 
 def _no_such_flag(option: str, names: Names) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from ..entries import entry_of
 from ..opponents.engine_settings import EngineSettings, has_adapter
 from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponents
 from ..opponents.kinds import check
@@ -24,19 +25,20 @@ from ..rollouts.validation_opponents import matches
 def check_opponents(config: DictConfig) -> None:
     """Check what can be checked without a model."""
     games = [share.id for share in parse_games(config.games)]
-    league = League(config)
     for opponent in parse_opponents(config.opponents):
-        plays = [game for game in games if opponent.plays(game)]
-        if opponent.games is not None and not plays:
-            raise ValueError(
-                f"opponents: {opponent.name} plays {', '.join(opponent.games)}, and the run's games are "
-                f"{', '.join(games)}: it would never play"
-            )
-        if opponent.share == 0 and opponent.name not in list(config.validation.opponents):
-            raise ValueError(f"opponents: {opponent.name} has no share, and would never play: give it share: 0.1")
-        if snapshot_step(opponent.name) is not None:
-            raise ValueError(f"opponents: name={opponent.name!r}: is that of a snapshot; give another name")
-        _check_settings(opponent, plays)
+        with entry_of("opponents", opponent.name):
+            plays = [game for game in games if opponent.plays(game)]
+            if opponent.games is not None and not plays:
+                raise ValueError(
+                    f"plays {', '.join(opponent.games)}, and the run's games are {', '.join(games)}: it would never "
+                    "play"
+                )
+            if opponent.share == 0 and opponent.name not in list(config.validation.opponents):
+                raise ValueError("has no share, and would never play: give it share: 0.1")
+            if snapshot_step(opponent.name) is not None:
+                raise ValueError(f"name={opponent.name!r}: is that of a snapshot; give another name")
+            _check_settings(opponent, plays)
+    league = League(config)
     _check_validation(config)
     _check_engine(config, league.served)
     for opponent in league.fixed.values():
@@ -84,22 +86,22 @@ def _check_pool(config: DictConfig, league: League) -> None:
 def _check_settings(opponent: FixedOpponent, games: Sequence[str]) -> None:
     if opponent.kind == MODEL:
         if extra := set(opponent.settings) - {"path"}:
-            raise ValueError(f"opponents: {opponent.name}: unknown: {', '.join(sorted(extra))}; kind model takes path")
+            raise ValueError(f"unknown: {', '.join(sorted(extra))}; kind model takes path")
         if not opponent.settings.get("path"):
-            raise ValueError(f"opponents: {opponent.name}: kind model needs a path")
+            raise ValueError("kind model needs a path")
         return
     try:
         check(opponent.kind, opponent.settings, ())
     except ValueError as error:
         near = [name for key in opponent.settings for name in get_close_matches(key, OWN, n=1)]
         meant = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"opponents: {opponent.name}: {error}{meant}") from error
+        raise ValueError(f"{error}{meant}") from error
     for game in games:
         try:
             check(opponent.kind, opponent.settings, (game,))
         except ValueError as error:
             mend = "give its entry the games that it plays (games: [...]), or leave it out"
-            raise ValueError(f"opponents: {opponent.name}: {error}; {mend}") from error
+            raise ValueError(f"{error}; {mend}") from error
 
 
 def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,21 @@ from ..players.seeds import GameKey
 from ..processes.attention import FLASH, PACKED, TORCHS
 from ..processes.terminal import note
 from ..rollouts.schedule import GameShare, parse_games, plays_games
-from .errors import ConfigError
+from .errors import ConfigError, require, written
 from .resuming import check_same_model
 from .verls import has_critic
 
 #: The number of random games that are played to measure their prompts.
 PLAYOUTS = 5
+#: Settings of the model that are folders, a file that each has, and what it is.
+_FOLDERS = (
+    ("path", "config.json", "Hugging Face model"),
+    ("hf_config_path", "config.json", "Hugging Face model"),
+    ("tokenizer_path", "tokenizer_config.json", "tokenizer of Hugging Face"),
+    ("lora_adapter_path", "adapter_config.json", "adapter of PEFT"),
+)
+#: What ``target_modules``, ``exclude_modules`` and ``target_parameters`` are by default, which goes with every model.
+_ALL_LINEAR = {"all-linear", "None"}
 
 
 def is_of_the_hub(path: str) -> bool:
@@ -38,15 +48,19 @@ def is_of_the_hub(path: str) -> bool:
 
 
 def check_folder(config: DictConfig) -> None:
-    """Refuse a folder of the model that is none."""
-    path = OmegaConf.select(config, "actor_rollout_ref.model.path")
-    if path is None or is_of_the_hub(str(path)):
-        return
-    path = os.path.expanduser(str(path))
-    if not os.path.isdir(path):
-        raise ConfigError(f"actor_rollout_ref.model.path={path}: there is no such folder")
-    if not os.path.isfile(os.path.join(path, "config.json")):
-        raise ConfigError(f"actor_rollout_ref.model.path={path}: holds no config.json, so it is no Hugging Face model")
+    """Refuse a folder of the model, or of what belongs to it, that is none."""
+    for name, file, what in _FOLDERS:
+        path = OmegaConf.select(config, setting := f"actor_rollout_ref.model.{name}")
+        if path is None or is_of_the_hub(str(path)):
+            continue
+        path = os.path.expanduser(str(path))
+        if not os.path.isdir(path):
+            raise ConfigError(f"{setting}={path}: there is no such folder")
+        if not os.path.isfile(os.path.join(path, file)):
+            raise ConfigError(f"{setting}={path}: holds no {file}, so it is no {what}")
+    if config.actor_rollout_ref.model.lora_adapter_path is not None:
+        rank = config.actor_rollout_ref.model.lora_rank
+        require(rank > 0, f"actor_rollout_ref.model.lora_rank={rank}: must be the adapter's with lora_adapter_path")
 
 
 def check_model(config: DictConfig) -> Any:
@@ -71,10 +85,12 @@ def check_model(config: DictConfig) -> Any:
         raise ConfigError(f"actor_rollout_ref.model.path={path}: its tokenizer cannot be loaded: {reason}") from error
     form = AutoConfig.from_pretrained(path, trust_remote_code=trusted).get_text_config()
     check_same_model(config, form)
+    _adapter_fits(config, form)
     if has_critic(config):
         critic = config.critic.model
-        started = AutoConfig.from_pretrained(critic.path, trust_remote_code=critic.trust_remote_code)
-        check_same_model(config, started.get_text_config(), "critic")
+        started = AutoConfig.from_pretrained(critic.path, trust_remote_code=critic.trust_remote_code).get_text_config()
+        check_same_model(config, started, "critic")
+        _adapter_fits(config, started, "critic")
     _window_fits(config, form)
     _attention_is_the_engines(config, form)
     _rows_stay_apart(config, form)
@@ -85,6 +101,36 @@ def check_model(config: DictConfig) -> Any:
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return tokenizer
+
+
+def _adapter_fits(config: DictConfig, form: Any, part: str = "actor_rollout_ref") -> None:
+    """Check that the model has the modules that a new adapter is for, and all of them: PEFT, which is asked in a
+    worker, takes those that it finds."""
+    model = OmegaConf.select(config, f"{part}.model")
+    chosen = {name: model.get(name) for name in ("target_modules", "exclude_modules", "target_parameters")}
+    if not model.lora_rank or model.lora_adapter_path is not None or {*map(str, chosen.values())} == _ALL_LINEAR:
+        return
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM
+
+    if type(form) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        return
+    chosen = OmegaConf.to_container(OmegaConf.create(chosen), resolve=True)
+    targets = chosen["target_modules"]
+    with torch.device("meta"), warnings.catch_warnings():
+        built = AutoModelForCausalLM.from_config(form)
+        layers = {name.split(".")[-1] for name, module in built.named_modules() if isinstance(module, torch.nn.Linear)}
+        warnings.filterwarnings("error", module="peft")
+        try:
+            found = get_peft_model(built, LoraConfig(task_type="CAUSAL_LM", **chosen)).base_model.targeted_module_names
+            for target in targets if isinstance(targets, list) else ():
+                if not any(f".{name}".endswith(f".{target}") for name in found):
+                    raise ValueError(f"no module is called {target}")
+        except Exception as error:  # also Python's, of a wrong type or pattern
+            asked = ", ".join(f"{part}.model.{name}={written(value)}" for name, value in chosen.items() if value)
+            reason = str(error).splitlines()[0]
+            raise ConfigError(f"{asked}: {reason}; the model's linear layers: {', '.join(sorted(layers))}") from error
 
 
 def _attention_is_the_engines(config: DictConfig, form: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from ..extensions import loaded
 from ..opponents.engine_settings import has_adapter
 from ..opponents.league import League
 from ..processes.attention import PACKED, TORCHS
@@ -67,9 +68,17 @@ def check_late(config: DictConfig) -> None:
     Raises:
         ValueError: it refuses something.
     """
+    import torch
+    from verl.trainer.ppo.core_algos import get_policy_loss_fn
     from verl.utils.config import omega_conf_to_dataclass
+    from verl.workers.config.optimizer import build_optimizer
 
+    actor = config.actor_rollout_ref.actor
     omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
+    build_optimizer([torch.nn.Parameter(torch.zeros(1))], omega_conf_to_dataclass(actor.optim))
+    own = any(extension.objective(config) is not None for extension in loaded())
+    if not own and isinstance(config.actor_rollout_ref.model.external_lib, str):  # others may register losses
+        get_policy_loss_fn(actor.policy_loss.loss_mode)
 
 
 def _names(config: DictConfig) -> None:

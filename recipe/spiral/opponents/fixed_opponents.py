@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..entries import entry_of
 from ..games import resolve
 from ..players.records import SELF_PLAY
 from ..players.seats import POOL
@@ -43,18 +44,18 @@ class FixedOpponent:
         """From a config entry, ``{kind, name, share, games, ...}``; a ``ValueError`` names what is wrong in it."""
         known = (*kinds(), MODEL)
         if not isinstance(entry, Mapping) or "kind" not in entry:
-            raise ValueError(f"opponents: {entry!r}: each must be {{kind: {' | '.join(known)}, share: ...}}")
+            raise ValueError(f"must be {{kind: {' | '.join(known)}, share: ...}}")
         if entry["kind"] not in known:
             others = "" if len(known) > len(OURS) + 1 else "; others come with extensions"
-            raise ValueError(f"opponents: kind={entry['kind']}: unknown; known kinds: {', '.join(known)}{others}")
+            raise ValueError(f"kind={entry['kind']}: unknown; known kinds: {', '.join(known)}{others}")
         kind, share, games = str(entry["kind"]), entry.get("share", 0.0), entry.get("games")
         name = str(entry.get("name") or kind)
         if name in (SELF_PLAY, POOL, "policy") or "/" in name or not name.strip():
-            raise ValueError(f"opponents: name={name!r}: is taken, or holds a slash; give another name")
+            raise ValueError(f"name={name!r}: is taken, or holds a slash; give another name")
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise ValueError(f"opponents: {name}: share={share}: must be a share from 0 to 1")
+            raise ValueError(f"share={share}: must be a share from 0 to 1")
         if games is not None and (isinstance(games, str) or not isinstance(games, Iterable)):
-            raise ValueError(f"opponents: {name}: games={games!r}: must be a list of games")
+            raise ValueError(f"games={games!r}: must be a list of games")
         ids = None if games is None else tuple(resolve(str(game)) for game in games)
         settings = {str(key): value for key, value in entry.items() if key not in OWN}
         return cls(kind, name, float(share), ids, settings)
@@ -64,7 +65,10 @@ def parse_opponents(entries: Any) -> list[FixedOpponent]:
     """The config's ``opponents``; a ``ValueError`` says what is wrong with them."""
     if isinstance(entries, str) or not isinstance(entries, Iterable):
         raise ValueError(f"opponents={entries!r}: must be a list: opponents=[{{kind: random, share: 0.1}}]")
-    opponents = [FixedOpponent.parse(entry) for entry in entries]
+    opponents = []
+    for entry in entries:
+        with entry_of("opponents", entry):
+            opponents.append(FixedOpponent.parse(entry))
     names = [opponent.name for opponent in opponents]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(

@@ -309,11 +309,11 @@ _ALIASES = {
 }
 
 
-def get_template(name: str) -> Template:
-    """The template of that name; a ``ValueError`` lists those that there are."""
+def get_template(name: str, setting: str = "prompt.template") -> Template:
+    """The template of that name; a ``ValueError`` names the setting and lists those that there are."""
     if (known := _ALIASES.get(name, name)) in TEMPLATES:
         return TEMPLATES[known]
-    raise ValueError(f"prompt.template={name!r}: unknown; known templates: {', '.join(sorted(TEMPLATES))}")
+    raise ValueError(f"{setting}={name!r}: unknown; known templates: {', '.join(sorted(TEMPLATES))}")
 
 
 def general_template(name: str) -> Template:

@@ -26,6 +26,14 @@ _WORKERS = {
     "WorkerDict": "policy worker",
 }
 
+#: Of Ray's errors where it starts more slowly than it allows itself, its own or a cluster's.
+_SLOW_RAY = re.compile("node (timed out during|to) startup")
+
+
+def says_all(error: BaseException, plain: tuple[type[Exception], ...] = ()) -> bool:
+    """Whether ``cause_of`` says all that there is to know, so that a traceback would only hide it."""
+    return isinstance(error, plain) or _SLOW_RAY.search(str(error)) is not None
+
 
 def cause_of(error: BaseException, plain: tuple[type[Exception], ...] = ()) -> str:
     """What the trainer's error comes from: a worker that died, a full disk, or the innermost error.
@@ -47,8 +55,8 @@ def _cause_of(error: BaseException, plain: tuple[type[Exception], ...]) -> str:
     if isinstance(cause, (DiskFull, EngineFailure, *plain)):
         return str(cause)
     what = f"{type(cause).__name__}: {cause}"
-    if "node timed out during startup" in what:
-        return f"Ray did not start within the seconds that it allows itself; start again when less runs here ({what})"
+    if _SLOW_RAY.search(what):
+        return "Ray did not start within the 30 seconds that it allows itself; start again when less runs here"
     if is_full(error):
         return f"the disk is full: {what}; free some space and start again to go on from the last checkpoint"
     return what

@@ -20,7 +20,7 @@ from typing import TextIO
 
 from setproctitle import setproctitle
 
-from .causes import CAUSE, cause_of
+from .causes import CAUSE, cause_of, says_all
 from .interrupts import END_SIGNALS
 from .launch import end_with_parent
 from .terminal import LIBRARIES_LOG, show_traceback
@@ -124,7 +124,7 @@ class TrainerProcess:
             return 1
 
     def _report(self, error: BaseException, shown: TextIO) -> None:
-        if not isinstance(error, self._plain_errors):
+        if not says_all(error, self._plain_errors):
             with suppress(Exception):  # nobody reads it
                 show_traceback(error, shown)
         cause = cause_of(error, self._plain_errors)

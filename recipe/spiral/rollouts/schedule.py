@@ -43,9 +43,9 @@ class GameShare:
         unknown = set(entry) - {"id", "weight", "template", "style"}
         if unknown or "id" not in entry:
             raise ValueError(f"{setting}: {dict(entry)} must have the key id, and may have weight, template and style")
-        if (template := entry.get("template")) is not None:
-            get_template(template)
         game_id, weight = find(str(entry["id"])), entry.get("weight", 1.0)
+        if (template := entry.get("template")) is not None:
+            get_template(template, f"{setting}: {game_id}: template")
         if not isinstance(weight, int | float) or not 0 < weight < math.inf:
             raise ValueError(
                 f"{setting}: {game_id} has weight={weight}: must be a number above 0; or leave the game out"

@@ -58,7 +58,7 @@ def members_of(
     numbers = (("start", start, 0), ("interval", interval, 1), ("size", 1 if size is None else size, 1))
     for name, value, least in numbers:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"{setting}: {name}={value}: must be a whole number from {least} up")
+            raise ValueError(f"{setting}={path}: {name}={value}: must be a whole number from {least} up")
     path = path.expanduser().absolute()
     if not path.is_dir():
         raise ValueError(f"{setting}={path}: there is no such folder")

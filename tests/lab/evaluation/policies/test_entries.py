@@ -255,8 +255,10 @@ def test_bad_entries_are_refused(tmp_path: Path, entry: Any, told: str) -> None:
         model(places["run"] / "pool" / f"step_{step}")
     if isinstance(entry, dict):
         entry = {k: v.format(**places) if isinstance(v, str) else v for k, v in entry.items()}
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=told) as error:
         parse([entry], tmp_path / "cache")
+    named = (entry.get("path") or entry.get("kind") or entry) if isinstance(entry, dict) else entry
+    assert str(error.value).startswith("policies: ") and str(named) in str(error.value)
 
 
 def test_names_are_taken_once(tmp_path: Path) -> None:

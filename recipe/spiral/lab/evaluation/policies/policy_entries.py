@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ....entries import entry_of
 from ....games import resolve
 from ....players.prompts import check_style, get_template
 from ....processes.masking import without_secrets
@@ -54,7 +55,10 @@ def parse(entries: Any, cache: Path, setting: str = "policies", prompts: Prompts
     """
     if isinstance(entries, str | Mapping) or not isinstance(entries, Iterable):
         raise ValueError(f"{setting}={entries!r}: must be a list: {setting}=[tiny, {{path: outputs/spiral/default}}]")
-    policies = [policy for entry in entries for policy in _parse(entry, cache, setting, prompts or Prompts())]
+    policies = []
+    for entry in entries:
+        with entry_of(setting, entry):
+            policies += _parse(entry, cache, setting, prompts or Prompts())
     # A folder's name may have any bytes.
     policies = [replace(policy, name=visible(policy.name, most_lines=1)) for policy in policies]
     check_names(policies, setting)
@@ -76,25 +80,23 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     if isinstance(entry, str):
         entry = {"kind": entry} if entry in KINDS and entry not in ("auto", "run") else {"path": entry}
     if not isinstance(entry, Mapping):
-        raise ValueError(f"{setting}: {entry!r}: must be a kind, a path, or {{kind: ..., path: ..., name: ...}}")
+        raise ValueError("must be a kind, a path, or {kind: ..., path: ..., name: ...}")
     given = {str(key): value for key, value in entry.items()}
     kind = str(given.get("kind") or "auto")
     if kind not in KINDS:
-        raise ValueError(f"{setting}: kind={kind!r}: unknown; known kinds: {', '.join(KINDS)}")
-    games = _games(given.get("games"), setting)
+        raise ValueError(f"kind={kind!r}: unknown; known kinds: {', '.join(KINDS)}")
+    games = _games(given.get("games"))
     settings = {key: value for key, value in given.items() if key not in _OWN}
     name = str(given["name"]) if given.get("name") else None
     if kind in kinds.KINDS:
-        return [_fixed(kind, name, settings, games, setting)]
+        return [_fixed(kind, name, settings, games)]
     if unknown := sorted(settings.keys() - _KEYS[kind]):
-        raise ValueError(
-            f"{setting}: {', '.join(unknown)}: unknown for kind {kind!r}; it has "
-            f"{', '.join(sorted(_OWN | _KEYS[kind]))}"
-        )
+        known = ", ".join(sorted(_OWN | _KEYS[kind]))
+        raise ValueError(f"{', '.join(unknown)}: unknown for kind {kind!r}; it has {known}")
     if (template := settings.get("template")) is not None:
-        get_template(template)
+        get_template(template, "template")
     if (style := settings.get("style")) is not None:
-        check_style(style, f"{setting}: style")
+        check_style(style, "style")
     if kind in EMBEDDED:
         made_for = settings.get("made_for") or MADE_FOR.get(kind, ())
         run = run_of_embedded(kind)
@@ -106,21 +108,16 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     return [replace(policy, games=games) for policy in policies]
 
 
-def _games(games: Any, setting: str) -> tuple[str, ...] | None:
+def _games(games: Any) -> tuple[str, ...] | None:
     if games is None:
         return None
     if isinstance(games, str | Mapping) or not isinstance(games, Iterable):
-        raise ValueError(f"{setting}: games={games!r}: must be a list of games")
+        raise ValueError(f"games={games!r}: must be a list of games")
     return tuple(resolve(str(game)) for game in games)
 
 
-def _fixed(
-    kind: str, name: str | None, settings: dict[str, Any], games: tuple[str, ...] | None, setting: str
-) -> Policy:
-    try:
-        kinds.check(kind, settings, games or ())
-    except ValueError as error:
-        raise ValueError(f"{setting}: {kind}: {error}") from error
+def _fixed(kind: str, name: str | None, settings: dict[str, Any], games: tuple[str, ...] | None) -> Policy:
+    kinds.check(kind, settings, games or ())
     if name is None:
         name = kinds.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
     identity = {"kind": kind, **({"settings": without_secrets(settings)} if settings else {})}
@@ -132,25 +129,25 @@ def _with_weights(
 ) -> list[Policy]:
     """The policies of an entry with a path."""
     if not settings.get("path"):
-        raise ValueError(f"{setting}: an entry of kind {kind!r} needs a path")
+        raise ValueError(f"an entry of kind {kind!r} needs a path")
     given = str(settings["path"])
     path = Path(given).expanduser()
     if not path.exists():
         if kind in ("run", "adapter") or path.is_absolute() or given.startswith((".", "~")):
-            raise ValueError(f"{setting}: path={given}: there is no such folder")
+            raise ValueError("there is no such folder")
         folder = whole_model(given, setting)  # from the hub
         return [_policy(name or given, folder, None, settings, prompts, Run(given), {"hub": given})]
     path = path.resolve()
     form = form_of(path)
     if form in ("hf", "adapter") and kind != "run":
         if kind in ("model", "adapter") and form != {"model": "hf", "adapter": "adapter"}[kind]:
-            raise ValueError(f"{setting}: path={given}: is a {'model' if form == 'hf' else 'LoRA adapter'}, no {kind}")
+            raise ValueError(f"is a {'model' if form == 'hf' else 'LoRA adapter'}, no {kind}")
         members_of(path, setting=f"{setting}: path")  # raises if it is not whole
         base = adapter_base(path, settings.get("base"), setting) if form == "adapter" else None
         model, adapter = (path, None) if base is None else (base, path)
         return [_policy(name or path.name, model, adapter, settings, prompts, run_of(path), {"path": str(path)})]
     if kind in ("model", "adapter"):
-        raise ValueError(f"{setting}: path={given}: holds no {kind} with its config and *.safetensors")
+        raise ValueError(f"holds no {kind} with its config and *.safetensors")
     return _snapshots(path, name, settings, cache, setting, prompts)
 
 
@@ -196,11 +193,11 @@ def _snapshots(
     spread = {key: settings[key] for key in ("start", "interval", "size") if settings.get(key) is not None}
     if step is not None:
         if spread:
-            raise ValueError(f"{setting}: path={path}: give either step, or start, interval and size")
+            raise ValueError("give either step, or start, interval and size")
         spread = {"start": step, "size": 1}
     members = members_of(path, **spread, setting=f"{setting}: path")
     if step is not None and members[0][0] != step:
-        raise ValueError(f"{setting}: path={path}: step={step}: there is none; the next is of step {members[0][0]}")
+        raise ValueError(f"step={step}: there is none; the next is of step {members[0][0]}")
     run = run_of(path)
     if run.template is None:  # a folder of exports: each has what it takes of its run's config
         run = replace(run_of(members[-1][1]), name=run.name)

@@ -204,7 +204,7 @@ def _is_address(url: object) -> bool:
 
 
 def _chat_template(name: str) -> Template:
-    template = get_template(name)
+    template = get_template(name, "template")
     usable = [each for each in TEMPLATES.values() if not (each.plain or each.begin or each.name.endswith("_general"))]
     names = ", ".join(sorted(each.name for each in usable))
     _require(template in usable, f"template={name!r}: does not go with a chat endpoint; take one of {names}")
