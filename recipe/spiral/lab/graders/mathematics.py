@@ -254,9 +254,11 @@ def _with_both_signs(text: str, lower: bool) -> Any:
     r"""What a text with \pm means: a list of what it says with the upper signs, and with the lower ones."""
     found: list[Any] = []
     for signs in ({"pm": "+", "mp": "-"}, {"pm": "-", "mp": "+"}):
-        read = _read(_SIGN.sub(lambda sign, signs=signs: signs[sign[1]], text), lower)
+        parts = _SIGN.split(text)
+        parts[1::2] = [signs[sign] for sign in parts[1::2]]
+        read = _read("".join(parts), lower)
         elements = read if isinstance(read, list) else [read]
-        if read is None or (r"\mp" not in text and len(_SIGN.findall(text)) > len(elements)):  # may be four values
+        if read is None or (r"\mp" not in text and len(parts) // 2 > len(elements)):  # may be four values
             return None
         found += [element for element in elements if element not in found]
     return found
