@@ -248,6 +248,13 @@ def test_a_model_without_a_chat_template_is_told_of_plain_ones(tmp_path: Path, t
     assert check_model(with_model(tmp_path, "prompt.template=r1")) is tokenizer
 
 
+def test_a_chat_template_that_leaves_out_what_a_player_sees_is_refused(tmp_path: Path) -> None:
+    setup = config(tmp_path, "actor_rollout_ref.model.path=m", "games=[Nim]")
+    parts = "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}"  # not of texts
+    with pytest.raises(ValueError, match=r"^prompt\.template=chat: does not go with m: its chat template leaves out"):
+        check_prompts(setup, form(None, template=parts))
+
+
 def test_a_template_that_opens_what_the_models_own_closes_is_refused(tmp_path: Path) -> None:
     setup = config(tmp_path, "actor_rollout_ref.model.path=m", "prompt.template=qwen3_think", "games=[Nim]")
     setup.validation.games, setup.data.max_prompt_length = None, 1000

@@ -247,6 +247,8 @@ def test_reading_an_answer(response: str, answer: str | None) -> None:
             "\\text {bet}",
             "$\\mathrm{bet}$",
         ),
+        *("\\vbox{bet}", "\\framebox[3cm][c]{bet}", "\\uuline{bet}", "\\hl{bet}", "\\MakeUppercase{bet}"),
+        *("\\lowercase{bet}", "{\\em bet\\/}"),
         "\\textbf{" * 9 + "bet" + "}" * 9,
         "{\\bf \\underline{\\text{\\emph{bet}}}}",
     ],

@@ -229,6 +229,7 @@ def test_files(tmp_path: Path, suffix: str) -> None:
             r"row 1 .*this one has question, options, answer",
         ),
         ({"question": "?", "endings": ["1", "2"], "answer": 1}, r"row 1 .*this one has question, endings, answer"),
+        ({"question": "?", "alternatives": ["1", "2"], "answer": "B"}, r"row 1 .*this one has question, alternatives"),
         ({"question": "half a character: \ud83d", "answer": "7"}, r"row 1 \(from 0\): .*surrogates not allowed"),
     ],
 )

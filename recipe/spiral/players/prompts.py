@@ -19,8 +19,8 @@ _OPENED, _CLOSED = re.compile(r"<think>\s*$"), re.compile(r"</think>\s*$")
 _END = 64
 #: LaTeX commands that only say how their argument, or what follows, looks.
 _WRAPPERS = (
-    r"(?:text|math)(?!bb|color)[a-z]*|[fhm]box|(?:frame|make)box|emph|under(?:line|bar)|uline|operatorname\*?|boldsymbol"
-    r"|bm|pmb|bold|ensuremath|(?:text)?color(?:box)?\s*\{[^{}]*\}"
+    r"(?:text|math)(?!bb|color)[a-z]*|[fhmv]box|(?:frame|make)box(?:\s*\[[^][{}]*\])*|emph|under(?:line|bar)|u+line|hl"
+    r"|operatorname[a-z]*\*?|(?:Make)?(?i:upp|low)ercase|boldsymbol|bm|pmb|bold|ensuremath|(?:text)?color(?:box)?\s*\{[^{}]*\}"
 )
 _FONTS = (
     r"(?:bf|rm|it|sf|tt|sc|sl|em|cal|(?:bf|it|rm|sf|tt|sc|sl|up|md|normal)(?:series|shape|family|font)|tiny|scriptsize"
@@ -35,7 +35,7 @@ _TOKENS = re.compile(
 #: An arrow, a delimiter, or an escaped or spacing character.
 _COMMAND = re.compile(
     r"\\(?:(rightarrow|to)(?![a-zA-Z])|(?:left|right|[bB]igg?[lrm]?|q?quad)(?![a-zA-Z])|[()]"
-    r"|([lr])brack(?![a-zA-Z])\s*|([^a-zA-Z]))"
+    r"|([lr])brac[ek](?![a-zA-Z])\s*|([^a-zA-Z]))"
 )
 #: The content of a prompt: the present observation (SPIRAL's), or the player's turns so far as well.
 STYLES = ("state", "dialogue")
@@ -128,7 +128,7 @@ def _character(command: re.Match[str]) -> str:
     if command[2]:
         return {"l": "[", "r": "]"}[command[2]]
     escaped = command[3] or ""
-    return " " if escaped and escaped in ",;:! \\" else escaped
+    return " " if escaped and escaped in ",;:!/ \\" else escaped
 
 
 @dataclass(frozen=True)

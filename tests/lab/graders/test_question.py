@@ -71,6 +71,11 @@ def test_math_rows(benchmark: str, row: dict[str, Any], text: str, answer: str, 
     assert get_benchmark(benchmark).read(row, 7) == Question(benchmark, id, "math", text, answer)
 
 
+def test_what_comes_before_a_question_is_asked_with_options_too() -> None:
+    row = {"question": "Which?", "context": "One is red.", "options": ["red", "green"], "answer": "A"}
+    assert get_benchmark("mmlu_pro").read(row, 0).prompt.startswith("One is red.\nWhich?\n\n(A) red")
+
+
 def test_mmlu_pro_keeps_the_order_of_its_options() -> None:
     row = {"question_id": 70, "question": "Which?", "options": TEN, "answer": "I", "answer_index": 8}
     question = get_benchmark("MMLU-Pro").read(row, 0)

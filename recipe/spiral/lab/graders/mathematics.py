@@ -41,12 +41,20 @@ _UNIT = re.compile(
 _VALUE = re.compile(r"(?:[\d})!%]|\\pi)\s*$")
 #: Letters that are a word, and no product: capitals may be an order, such as BADC.
 _WORD = re.compile(r"(?<![\\{a-zA-Z])(?:[A-Z]{3,}|[a-zA-Z]{4,})(?![a-zA-Z])")
+#: A whole answer that is a word, though short. Words that are usual products, such as at, are not.
+_SHORT_WORD = re.compile(
+    r"\W*(?:no|on|or|of|to|do|go|so|up|in|if|is|it|by|we|he|odd|old|all|any|and|one|two|out|end|add"
+    r"|[b-df-hj-np-tv-z][aeiou][b-df-hj-np-tv-z])\W*",
+    re.IGNORECASE,
+)
 #: The letter of an option, before its text.
 _OPTION = re.compile(r"\(([A-Z])\)\s*|([A-Z])(?:[).:]\s*|$)")
 #: A number in another base.
 _BASE = re.compile(r"(?<=\d)\s*_\s*\{?\s*(\d+)\s*\}?")
 #: Dots that leave something out, and two numbers side by side: latex2sympy would read past them.
 _NOT_READ = re.compile(r"\\[lc]?dots|\.\.|\d\s+\d")
+#: Two values in one writing.
+_SIGN = re.compile(r"\\(pm|mp)(?![a-zA-Z])")
 #: What may stand before and after an answer.
 _AROUND = re.compile(rf"^\s*(?:=|\\approx(?![a-zA-Z]))\s*|^\s+|[\s.,;\\]+(?={END}*\s*$)")
 _SPACE = r"(?:(?<!\\)\\[,;:!> ]|\\q?quad(?![a-zA-Z])|[~\s])"
@@ -73,6 +81,7 @@ def _repeating(number: re.Match[str]) -> str:
 _FORMS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
     (re.compile(pattern), form)
     for pattern, form in (
+        (r"\((\d+)\)(?=\s*_)", r"\1"),
         # 58{,}500, 11,\! 111, 58\,500
         (
             rf"(?<![\d.,])\d{{1,3}}(?:(?:\{{,\}}|,\\!\s*|{_SPACE})\d{{3}})+(?!\d)",
@@ -96,7 +105,7 @@ _FORMS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         (rf"\s*(?:\\?%|{BEGIN}?\s*\bpercent(?:age)?\s*{END}?)", "%"),
         (r"'+", lambda primes: "^{" + r"\prime" * len(primes[0]) + "}"),
         (r"(?<=\d)\s*\^\s*\{(?:\s*\\prime)+\s*\}", ""),
-        (rf"[,;]?\s*{BEGIN}?\s*(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z])\s*{END}?", ","),
+        (rf"(?<=[^\s{BEGIN}])[,;]?\s*{BEGIN}?\s*(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z])\s*{END}?", ","),
         (rf"(?<![\\a-zA-Z]){BEGIN}?inf(?:inity)?{END}?(?![a-zA-Z])", r"\\infty "),
         (
             rf"({BEGIN}?)\s*(?<![a-zA-Z])({'|'.join(_THOUSANDS)})(?![a-zA-Z])",
@@ -133,7 +142,8 @@ def same(reference: str, answer: str) -> bool | None:
         given = _bare(given)[chosen.end() :]
     if _compact(expected) == _compact(given):
         return True
-    if re.fullmatch("[a-zA-Z][a-zA-Z' -]+", _bare(expected)) and (BEGIN in expected or _WORD.search(expected)):
+    word = BEGIN in expected or _WORD.search(expected) or _SHORT_WORD.fullmatch(expected)
+    if word and re.fullmatch("[a-zA-Z][a-zA-Z' -]+", _bare(expected)):
         return _letters(expected) == _letters(given)
     (first, powers), (second, others) = _without_unit(expected), _without_unit(given)
     bases, words = ([set(pattern.findall(_bare(value))) for value in (first, second)] for pattern in (_BASE, _WORD))
@@ -222,6 +232,8 @@ def _read(text: str, lower: bool) -> Any:
         text = text.replace(",", "")
     if _NOT_READ.search(text):
         return None
+    if _SIGN.search(text):
+        return _with_both_signs(text, lower)
     text = re.sub(r"((?<![_\d.a-zA-Z\\])\d+(?:\.\d+)?|\))\s*(?=\()", r"\1\\cdot ", text)  # 2(3) is no mixed number
     text = re.sub(r"E(?=_)", r"\\text{E}", text.replace("\\gamma", r"\text{gam}"))  # no function, and no constant
     try:
@@ -236,6 +248,20 @@ def _read(text: str, lower: bool) -> Any:
     except Exception:  # antlr's and latex2sympy's are of many kinds
         return None
     return _exact(read) if isinstance(read, Basic | MatrixBase) and not read.has(sympy.zoo, sympy.nan) else None
+
+
+def _with_both_signs(text: str, lower: bool) -> Any:
+    r"""What a text with \pm means: a list of what it says with the upper signs, and with the lower ones."""
+    found: list[Any] = []
+    for signs in ({"pm": "+", "mp": "-"}, {"pm": "-", "mp": "+"}):
+        parts = _SIGN.split(text)
+        parts[1::2] = [signs[sign] for sign in parts[1::2]]
+        read = _read("".join(parts), lower)
+        elements = read if isinstance(read, list) else [read]
+        if read is None or (r"\mp" not in text and len(parts) // 2 > len(elements)):  # may be four values
+            return None
+        found += [element for element in elements if element not in found]
+    return found
 
 
 def _exact(read: Any) -> Any:

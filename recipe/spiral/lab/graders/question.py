@@ -25,7 +25,7 @@ _CHOICES = ("options", "choices")
 #: A field that is one option; the incorrect answers; and fields that say that there are options, whatever their form.
 _OPTION = re.compile(r"(?:option|choice)s?_?([a-z]|\d+)|([a-d])")
 _WRONG = ("incorrect_answer", "distractor")
-_LIKE_OPTIONS = re.compile("option|choice|endings|" + "|".join(_WRONG))
+_LIKE_OPTIONS = re.compile("option|choice|endings|candidate|alternative|possible_answer|" + "|".join(_WRONG))
 _INDEX = ("answer_index", "answer_idx", "label")
 _LETTER = ("answer", "answerkey")
 
@@ -74,8 +74,6 @@ def math_question(benchmark: str, row: Mapping[str, Any], number: int) -> Questi
     text, answer = _question(row, fields), _math_answer(fields)
     if not answer:
         raise _missing("answer, final_answer or a boxed solution", row)
-    if (context := _asked(fields, ["context"])) is not None:
-        text = f"{context}\n{text}"
     return Question(benchmark, _id(fields, number), "math", text, answer)
 
 
@@ -188,7 +186,8 @@ def _missing(wanted: str, row: Mapping[str, Any]) -> ValueError:
 def _question(row: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
     if (text := _asked(fields, _QUESTION)) is None:
         raise _missing(f"one of {', '.join(_QUESTION)}", row)
-    return text
+    context = _asked(fields, ["context"])
+    return text if context is None else f"{context}\n{text}"
 
 
 def _asked(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
