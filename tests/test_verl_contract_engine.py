@@ -26,9 +26,12 @@ from verl.workers.rollout.vllm_rollout import utils as vllm_utils
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.core import EngineCoreProc
+from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.engine.output_processor import OutputProcessor, RequestState
 
+from recipe.spiral.processes.engine_failure import DIED, LAST_WORDS
 from recipe.spiral.runtime.client import DirectClient
 from recipe.spiral.runtime.no_router import NoRouter
 from recipe.spiral.workers.engine.adapters import FIRST_ID
@@ -116,6 +119,12 @@ def test_an_engine_says_when_a_request_ended() -> None:
     assert "self.external_req_id = external_req_id" in body(RequestState.__init__), "Ends"
     assert "request.external_req_id = request.request_id" in body(InputProcessor.assign_request_id), "Ends"
     assert "time.monotonic()" in inspect.getsource(EngineCoreOutputs), "Ends, whose clock is the same"
+
+
+def test_an_engine_that_died_says_so_and_wrote_why_if_it_could() -> None:
+    assert str(EngineDeadError()).startswith(DIED)
+    assert f'logger.exception("{LAST_WORDS}.")' in body(EngineCoreProc.run_engine_core), "engine_failure"
+    assert isinstance(AsyncLLM.errored, property) and isinstance(AsyncLLM.dead_error, property), "engine_answers"
 
 
 def test_an_engine_takes_tokens_without_rendering() -> None:

@@ -30,7 +30,7 @@ def parser(stages: Sequence[Stage]) -> argparse.ArgumentParser:
         "folder with a page (gpu_report.md) and a JSON file, without keys and users' paths. The same call again keeps "
         "the stages that have passed and goes on with the others. Nothing is asked for over the network.",
         epilog="Exit status: 0 every stage passed or was skipped, 1 some failed, 2 refused, 3 none failed, but some "
-        "were ended by time or not reached, 130 interrupted.",
+        "were ended or not reached, 130 interrupted.",
     )
     made.add_argument(
         "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: the same stages, with small sizes"
@@ -88,7 +88,6 @@ def main(arguments: Sequence[str] | None = None, stages: Sequence[Stage] = STAGE
                     file.unlink()
             results = Results(folder, options.device, Masker.of_this_machine(folder, ROOT), stages)
             results.clear_work()
-            results.report()
             try:
                 return check(results, chosen(results, options), options, begin)
             finally:
@@ -125,6 +124,7 @@ def check(results: Results, stages: list[Stage], options: argparse.Namespace, be
     print(f"results: {results.folder}", flush=True)
     for stage in stages:
         results.forget(stage.name)
+    results.report()
     for kept in results.all():
         print(_row(kept, " (kept)"), flush=True)
     end = None if options.minutes is None else begin + 60 * options.minutes
@@ -138,7 +138,7 @@ def check(results: Results, stages: list[Stage], options: argparse.Namespace, be
     for group, most, until in groups:
         with closing(run(group, results, options.limit, until, most)) as over:
             for result in over:
-                print(_row(results.write(result)), flush=True)
+                print(_row(result), flush=True)
         if group and group[0].vital and (found := results.read(group[0].name)) and found.status in ("failed", "ended"):
             print(f"{found.name} {found.status}: nothing after it can work without it; it is not run", flush=True)
             break
@@ -147,7 +147,7 @@ def check(results: Results, stages: list[Stage], options: argparse.Namespace, be
     missing = [stage.name for stage in stages if results.read(stage.name) is None]
     print(f"{time.monotonic() - begin:.0f} s; the page: {results.folder / PAGE}", flush=True)
     if ended or missing:
-        print(f"out of time: {', '.join([*ended, *missing])}; the same call goes on with them", flush=True)
+        print(f"not finished: {', '.join([*ended, *missing])}; the same call goes on with them", flush=True)
     if failed:
         print(
             f"failed: {', '.join(failed)}. To ask for help, send the folder: keys and paths are masked in it.",

@@ -1,6 +1,6 @@
 """A stage's own process: ``python -m benchmarks.gpu_check.inside MODULE:FUNCTION DEVICE WORK``.
 
-The exit status is 0, 1 (failed) or 3 (skipped).
+The exit status is 0, 1 (failed), 3 (skipped) or 130 (interrupted).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from recipe.spiral.processes.interrupts import interrupt_on_signals, interrupted
+from recipe.spiral.processes.interrupts import INTERRUPTED, interrupted
 from recipe.spiral.processes.launch import clean_run
 from recipe.spiral.storage.disk import is_full
 
@@ -18,11 +18,12 @@ from .probe import FAILED, SKIPPED, Probe, SkipStage, StageFailed
 
 
 def main(stage: str, device: str, work: str) -> int:
-    interrupt_on_signals()
     probe = Probe(device, Path(work), Path(work, "noted.json"))
     module, function = stage.split(":")
     try:
-        with clean_run(probe.work):  # if the check itself is killed, this process ends what it started
+        with clean_run(
+            probe.work
+        ):  # takes signals; and if the check itself is killed, this process ends what it started
             getattr(importlib.import_module(module), function)(probe)
     except SkipStage as reason:
         probe.skip("the stage", str(reason))
@@ -31,11 +32,11 @@ def main(stage: str, device: str, work: str) -> int:
         print(f"failed: {error}", flush=True)
         return 1
     except BaseException as error:
-        if not isinstance(error, KeyboardInterrupt):
-            traceback.print_exc()
-        if interrupted():
-            print("interrupted")
-        elif is_full(error):
+        if interrupted() or isinstance(error, KeyboardInterrupt):
+            print("interrupted", flush=True)
+            return INTERRUPTED
+        traceback.print_exc()
+        if is_full(error):
             print("the disk is full: free some space and start again", flush=True)
         else:
             print(f"{type(error).__name__}: {' '.join(str(error).split())}", flush=True)

@@ -13,7 +13,7 @@ from typing import Any
 from recipe.spiral.storage.disk import write_whole
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
-#: Of a stage whose time was over: neither passed nor failed.
+#: Of a stage whose time was over, or that somebody else has ended: neither passed nor failed.
 ENDED = "ended"
 
 
@@ -77,8 +77,8 @@ class Probe:
 
     def _note(self, check: Check) -> None:
         self.checks.append(check)
-        print(": ".join(filter(None, (check.status, check.name, check.detail))), flush=True)
         self._write()
+        print(": ".join(filter(None, (check.status, check.name, check.detail))), flush=True)
 
     def _write(self) -> None:
         noted = {"checks": [asdict(check) for check in self.checks], "figures": self.figures}

@@ -58,7 +58,7 @@ class Result:
     """How a stage ended.
 
     Attributes:
-        status: passed, failed, skipped, or ended by time.
+        status: passed, failed, skipped, or ended.
         line: what a person should read of it.
         exit: the exit status of its process; negative: the signal that ended it.
         seconds: how long it took.

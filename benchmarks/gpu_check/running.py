@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from recipe.spiral.processes.interrupts import END_SIGNALS, INTERRUPTED, held_back
 from recipe.spiral.processes.launch import end_processes, end_with_parent
 from recipe.spiral.storage.disk import free, is_full
 
@@ -23,8 +24,9 @@ from .probe import ENDED, FAILED, PASSED, SKIPPED, read
 from .results import Log, Result, Results
 from .stages import Stage
 
-#: Exit statuses of a stage's process.
+#: Exit statuses of a stage's process, and those of one that somebody else has ended.
 STATUS = {0: PASSED, 1: FAILED, 3: SKIPPED}
+FROM_OUTSIDE = {INTERRUPTED, *(-number for number in END_SIGNALS)}
 #: Seconds in which a stage cleans up after itself when its time is over; and in which what it leaves is ended.
 PATIENCE, AFTER = 10.0, 4.0
 #: With less time left a stage is not begun.
@@ -55,11 +57,12 @@ def lanes() -> int:
 def run(
     stages: Sequence[Stage], results: Results, limit: float | None = None, end: float | None = None, most: int = 1
 ) -> Generator[Result, None, None]:
-    """Run stages; their results, which are not written yet, come as they end. What has no time left is not begun.
+    """Run stages; their results come as they end, masked and written. What has no time left is not begun. A signal that
+    ends all of it waits until what was found until then is written.
 
     Args:
         stages: which, in their order.
-        results: where their logs go.
+        results: where they and their logs go.
         limit: seconds for each; None: the stage's own.
         end: when all of them must be over, by ``time.monotonic``; None: never.
         most: how many run side by side.
@@ -76,21 +79,26 @@ def run(
                 if left is not None and left < SHORTEST:
                     waiting.clear()
                 elif (there := free(results.folder) / 1e9) < (needed := stage.disk[results.device]):
-                    why = f"the disk has {there:.2g} GB free, and this stage needs {needed:g}"
-                    yield Result(stage.name, results.device, FAILED, f"{why}: free some space and start again", 1, 0, 0)
+                    why = (
+                        f"the disk has {there:.2g} GB free, and this stage needs {needed:g}: free some and start again"
+                    )
+                    yield results.write(Result(stage.name, results.device, FAILED, why, 1, 0, 0))
                 else:
                     running.append(Running(stage, results, limit or stage.limits[results.device], left))
             for one in [one for one in running if one.over()]:
-                running.remove(one)
-                yield one.result([other.process for other in running])
+                with held_back():
+                    running.remove(one)
+                    result = results.write(one.result([other.process for other in running]))
+                yield result
             time.sleep(0.1)
     finally:
-        for one in running:
-            one.interrupt()
-        while not all([one.over() for one in running]):
-            time.sleep(0.1)
-        for one in running:
-            one.result([])
+        with held_back():
+            for one in running:
+                one.interrupt("interrupted")
+            while not all([one.over() for one in running]):
+                time.sleep(0.1)
+            for one in running:
+                results.write(one.result([]))
 
 
 class Running:
@@ -106,12 +114,12 @@ class Running:
     def __init__(self, stage: Stage, results: Results, limit: float, left: float | None) -> None:
         self._stage, self._results = stage, results
         self._limit = limit if left is None else min(limit, left)
-        self._short = self._limit < limit  # the check's time, and not the stage's own, is over first
+        self._late = "out of time" if self._limit < limit else f"its limit of {limit:g} s was over"
         self._work = results.work(stage.name)
         shutil.rmtree(self._work, ignore_errors=True)
         self._work.mkdir(parents=True)
         self._log, self._begin = results.log(stage.name), time.monotonic()
-        self._interrupted: float | None = None
+        self._interrupted, self._why = float("inf"), ""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.gpu_check.inside", stage.function, results.device, str(self._work)],
             cwd=ROOT,
@@ -125,10 +133,10 @@ class Running:
         self._reader = threading.Thread(target=_read, args=(self.process, self._log), daemon=True)
         self._reader.start()
 
-    def interrupt(self) -> None:
+    def interrupt(self, why: str) -> None:
         """End it as Ctrl-C does."""
-        if self._interrupted is None:
-            self._interrupted = time.monotonic()
+        if not self._why:
+            self._interrupted, self._why = time.monotonic(), why
             with suppress(ProcessLookupError):
                 self.process.send_signal(signal.SIGINT)
 
@@ -139,8 +147,8 @@ class Running:
             return True
         now = time.monotonic()
         if now - self._begin > self._limit:
-            self.interrupt()
-        if self._interrupted is not None and now - self._interrupted > PATIENCE:
+            self.interrupt(self._late)
+        if now - self._interrupted > PATIENCE:
             # it adopts its descendants' orphans (``clean_run``), so that all are below it
             with suppress(psutil.Error):
                 end_processes(psutil.Process(self.process.pid).children(recursive=True), AFTER / 4)
@@ -155,16 +163,14 @@ class Running:
         noted = read(self._work / "noted.json")
         shutil.rmtree(self._work, ignore_errors=True)
         checks, code = noted["checks"], self.process.returncode
-        status = STATUS.get(code, FAILED)
-        if self._interrupted is not None and code != 0:
+        status, why = STATUS.get(code, FAILED), self._why or ("interrupted" if code in FROM_OUTSIDE else "")
+        if why and code != 0:
             status = FAILED if any(check["status"] == FAILED for check in checks) else ENDED
-        why = f"its limit of {self._limit:g} s was over"
-        late = None if self._interrupted is None else "out of time" if self._short else why
         return Result(
             self._stage.name,
             self._results.device,
             status,
-            _line(status, checks, self._log, code, self._stage.checks, late),
+            _line(status, checks, self._log, code, self._stage.checks, why),
             code,
             round(time.monotonic() - self._begin, 1),
             round(self._limit, 1),
@@ -190,12 +196,12 @@ def _read(process: subprocess.Popen[bytes], log: Log) -> None:
             log.take(_COLOURS.sub("", text))
 
 
-def _line(status: str, checks: list[dict[str, str]], log: Log, code: int, all_checks: int, late: str | None) -> str:
+def _line(status: str, checks: list[dict[str, str]], log: Log, code: int, all_checks: int, why: str) -> str:
     """A result in one line.
 
     Args:
         all_checks: how many the stage makes; 0: unknown.
-        late: why it was ended before its end; None: it was not.
+        why: it was ended before its end; "": it was not.
     """
     counts = {kind: sum(check["status"] == kind for check in checks) for kind in (PASSED, FAILED, SKIPPED)}
     last = next((line for line in reversed(log.tail) if line.strip()), "it printed nothing")
@@ -204,10 +210,11 @@ def _line(status: str, checks: list[dict[str, str]], log: Log, code: int, all_ch
     bad = next((check for check in checks if check["status"] == FAILED), None)
     if bad is not None:
         return ": ".join(filter(None, (bad["name"], bad["detail"])))
-    if status == ENDED:
-        return f"{counts[PASSED]}{f' of {all_checks}' if all_checks else ''} passed, then {late}"
+    if status == ENDED or code < 0:
+        why = why or f"ended by signal {signal.Signals(-code).name}"
+        return f"{counts[PASSED]}{f' of {all_checks}' if all_checks else ''} passed, then {why}"
     if status == FAILED:
-        return f"ended by signal {signal.Signals(-code).name}" if code < 0 else last
+        return last
     if status == SKIPPED:
         return next((check["detail"] for check in checks if check["status"] == SKIPPED), last)
     skipped = f", {counts[SKIPPED]} skipped" if counts[SKIPPED] else ""

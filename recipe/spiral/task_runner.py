@@ -54,6 +54,10 @@ class TaskRunner(_VerlTaskRunner):
         self._take_over(Path(config.run_dir))
         try:
             super().run(config)
+        except Exception:
+            if self.watchdog is not None:
+                self.watchdog.blame()
+            raise
         finally:
             if self.watchdog is not None:
                 self.watchdog.stop()

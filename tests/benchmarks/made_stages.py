@@ -61,6 +61,18 @@ def is_deaf(probe: Probe) -> None:
     hangs(probe)
 
 
+def is_ended(probe: Probe, number: int = signal.SIGTERM) -> None:
+    """From outside, as by ``kill`` of its process group, in the middle of a line."""
+    probe.check("a check", True)
+    print("half a li", end="", flush=True)
+    os.killpg(0, number)
+    time.sleep(600)
+
+
+def is_killed(probe: Probe) -> None:
+    is_ended(probe, signal.SIGKILL)
+
+
 def meets_one(probe: Probe) -> None:
     """It is over at once when the other one is there; the other one then needs what it has started itself."""
     Path(os.environ["MEETING"], "one").touch()

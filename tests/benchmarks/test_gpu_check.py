@@ -134,7 +134,7 @@ def test_a_check_ends_in_its_minutes_and_tells_what_it_has(
     assert {name: result["status"] for name, result in found.items()} == {"passes": "passed", "hangs": "ended"}
     assert found["hangs"]["line"] == "1 of 2 passed, then out of time"
     assert not psutil.pid_exists(int(sleeper.read_text()))
-    assert "out of time: hangs, skips; the same call goes on with them" in capsys.readouterr().out
+    assert "not finished: hangs, skips; the same call goes on with them" in capsys.readouterr().out
     page = (tmp_path / "check" / "gpu_report.md").read_text()
     assert "1 passed, 1 ended, 1 not run" in page and "| hangs | ended |" in page
 
@@ -168,10 +168,21 @@ def test_side_by_side_only_what_measures_speed_runs_alone(
     assert {result["status"] for result in report(tmp_path / "check").values()} == {"passed"}
 
 
-def started(folder: Path, *names: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(HERE / "made_stages.py"), ",".join(names)]
+def test_a_stage_that_somebody_else_ends_says_what_had_passed(tmp_path: Path) -> None:
+    folder = tmp_path / "check"
+    assert check(folder, "is_ended", "passes") == UNFINISHED
+    found = report(folder)
+    assert {name: result["status"] for name, result in found.items()} == {"is_ended": "ended", "passes": "passed"}
+    assert found["is_ended"]["line"] == "1 of 2 passed, then interrupted"
+    assert "\nhalf a li" in (folder / "logs" / "is_ended.log").read_text()
+    assert check(folder, "is_killed") == FAILED
+    assert report(folder)["is_killed"]["line"] == "1 of 2 passed, then ended by signal SIGKILL"
+
+
+def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(HERE / "made_stages.py"), "passes,hangs_once", "--device", "cpu"]
     return subprocess.Popen(
-        [*command, "--device", "cpu", "--folder", str(folder)], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        [*command, "--folder", str(folder), *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
     )
 
 
@@ -185,15 +196,20 @@ def wait_for(file: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_call_that_was_ended_goes_on(tmp_path: Path, sleeper: Path, number: signal.Signals) -> None:
     folder = tmp_path / "check"
-    process = started(folder, "passes", "hangs_once")
+    sleeper.touch()
+    assert check(folder, "passes", "hangs_once") == OK
+    sleeper.unlink()
+    process = started(folder, "--from", "hangs_once")
     wait_for(sleeper)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     if number != signal.SIGKILL:
         assert process.returncode == INTERRUPTED and errors.strip().endswith("the same call goes on")
         assert not psutil.pid_exists(int(sleeper.read_text())) and not (folder / "work").exists()
-    assert report(folder).keys() == {"passes"}
-    again = started(folder, "passes", "hangs_once")
+        assert report(folder)["hangs_once"]["line"] == "1 of 2 passed, then interrupted"
+    else:
+        assert report(folder).keys() == {"passes"}, "what was to run anew"
+    again = started(folder)
     _, errors = again.communicate(timeout=60)
     assert again.returncode == OK, errors
     assert report(folder).keys() == {"passes", "hangs_once"} and not (folder / "work").exists()

@@ -1,5 +1,5 @@
-"""An engine that does not start: the last line has vLLM's reason and the setting that mends it, and a file has all that
-vLLM printed."""
+"""An engine that does not start, or dies: the last line has vLLM's reason and the setting that mends it, and a file has
+all that vLLM printed."""
 
 from __future__ import annotations
 
@@ -131,3 +131,15 @@ def test_a_run(overrides: tuple[str, ...], log: str, said: str, failed: object) 
     assert f"{run.run_dir}/{log}" in run.last_line and "root cause above" not in run.last_line
     words = "unrecognized arguments" if "no_such_key" in overrides[-1] else "KV cache is needed"
     assert words in (run.run_dir / log).read_text() and words in run.last_line
+
+
+def test_a_run_whose_opponents_engine_is_killed(runs: list[Run], tmp_path: Path, model: Path) -> None:
+    run = Run(tmp_path / "run", *small(model, *POOL, "verbose=false"))
+    runs.append(run)
+    run.wait_for("^step *1/")
+    # the policy's started first
+    max((p for p in run.descendants() if "EngineCore" in " ".join(p.cmdline())), key=lambda p: p.create_time()).kill()
+    assert run.wait(60) == 1
+    line = r"the opponent's vLLM server died: .* SIGKILL.*opponent_engine\.kv_cache.*/engine-1000\.0\.log; start"
+    assert re.search(line, run.last_line), run.last_line
+    assert "EngineCore" in (run.run_dir / "engine-1000.0.log").read_text()

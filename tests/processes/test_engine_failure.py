@@ -1,4 +1,4 @@
-"""The last line names why an engine did not start, in vLLM's words, and the setting that mends it."""
+"""The last line names why an engine did not start, or died, in vLLM's words, and the setting that mends it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("vllm")
+from vllm.v1.engine.exceptions import EngineDeadError
+
 from recipe.spiral.lab.evaluation.policies.evaluation_engine import EVALUATION
 from recipe.spiral.lab.evaluation.policies.kept_stderr import stderr_kept
 from recipe.spiral.processes.causes import cause_of
@@ -17,6 +20,7 @@ from recipe.spiral.processes.engine_failure import (
     PLAY,
     POLICY,
     EngineFailure,
+    Printed,
     explain,
     explained,
 )
@@ -93,6 +97,16 @@ def test_a_killed_process_leaves_no_word() -> None:
     assert "SIGSEGV" in explain(core_failed(-11), printed(NO_GRAPHS), OPPONENTS, None)
 
 
+def test_an_engine_that_dies_at_work_says_why_and_not_what_it_had_survived() -> None:
+    survived = printed("ValueError: an adapter that vLLM did not take")
+    spoke = printed(NO_GRAPHS).replace("EngineCore failed to start", "EngineCore encountered a fatal error")
+    line = explain(EngineDeadError(), f"{survived}\n{spoke}", OPPONENTS, Path("engine.log"))
+    assert line.startswith(NO_GRAPHS) and "lower opponent_engine.gpu_memory_utilization" in line
+    assert explain(EngineDeadError(), survived, PLAY, None).startswith(
+        "vLLM's process ended without a word, as by SIGK"
+    )
+
+
 def test_what_vllm_refuses_itself_is_said_without_pydantics_frame() -> None:
     refused = ValueError(
         "1 validation error for ModelConfig\n  Value error, Model architectures ['NoSuch'] are not supported for now. "
@@ -114,7 +128,7 @@ def test_the_whole_output_is_kept_and_an_exit_is_a_failure(tmp_path: Path) -> No
         "import os, sys; from pathlib import Path; from recipe.spiral.processes.engine_failure import *\n"
         "os.write(2, b'ValueError: earlier\\n')\n"
         "try:\n"
-        "    with explained('vLLM server', POLICY, Path(sys.argv[1])):\n"
+        "    with explained('vLLM server did not start', POLICY, Printed(), Path(sys.argv[1])):\n"
         "        os.write(1, b'from stdout\\n')\n"
         "        os.write(2, b'usage: vllm serve\\nvllm serve: error: unrecognized arguments: --no_such_key 1\\n')\n"
         "        sys.exit(2)\n"
@@ -132,8 +146,8 @@ def test_the_whole_output_is_kept_and_an_exit_is_a_failure(tmp_path: Path) -> No
 
 
 def test_without_a_run_the_reason_is_said_all_the_same() -> None:
-    said = "the vLLM server did not start: OSError: no such thing"
-    with pytest.raises(EngineFailure, match=said), explained("vLLM server", POLICY, None):
+    said = "the vLLM server died: OSError: no such thing"
+    with pytest.raises(EngineFailure, match=said), explained("vLLM server died", POLICY, Printed(), None):
         raise OSError("no such thing")
 
 

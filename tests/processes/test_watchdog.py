@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 
 pytest.importorskip("ray")
-from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RaySystemError
+from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RaySystemError, RayTaskError
 
 from recipe.spiral.processes import watchdog
 from recipe.spiral.processes.causes import CAUSE
+from recipe.spiral.processes.engine_failure import EngineFailure
 from recipe.spiral.processes.run_log import LOG
 from recipe.spiral.processes.watchdog import Watchdog
 
 UNAVAILABLE = ActorUnavailableError("cannot be reached", b"\0" * 16)
+GONE = RaySystemError("the connection is gone")
+ENGINE_DIED = RayTaskError("engine_answers", "Traceback ...", EngineFailure("the vLLM server died: out of memory"))
 DIED = RayActorError(error_msg="The actor died. Worker exit type: SYSTEM_ERROR. More.")
 
 
@@ -59,11 +62,28 @@ def watched(run_dir: Path, patience: float = 60.0, seconds: float = 0.5) -> str 
     return (run_dir / CAUSE).read_text() if (run_dir / CAUSE).exists() else None
 
 
-def test_a_death_ends_the_run(tmp_path: Path, answers: list[Any]) -> None:
-    answers += [None, None, DIED]
-    cause = watched(tmp_path, seconds=10)
-    died = "the vLLM server 0.0 died (Worker exit type: SYSTEM_ERROR)"
-    assert cause == f"{died}; start the run again to go on from its last checkpoint"
+@pytest.mark.parametrize(
+    ("death", "said"),
+    [
+        (DIED, "the vLLM server 0.0 died (Worker exit type: SYSTEM_ERROR)"),
+        (ENGINE_DIED, "the vLLM server died: out of memory"),
+    ],
+)
+def test_a_death_ends_the_run(tmp_path: Path, answers: list[Any], death: Exception, said: str) -> None:
+    answers += [None, None, death]
+    assert watched(tmp_path, seconds=10) == f"{said}; start the run again to go on from its last checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"), [(ENGINE_DIED, "died: out of memory; start"), (None, ""), (UNAVAILABLE, ""), (GONE, "")]
+)
+def test_a_trainer_that_fails_asks_whether_somebody_died(
+    tmp_path: Path, answers: list[Any], answer: Exception | None, said: str
+) -> None:
+    answers.append(answer)
+    ready = SimpleNamespace(remote=lambda: 0)
+    Watchdog({"vLLM server 0.0": SimpleNamespace(__ray_ready__=ready)}, tmp_path).blame()
+    assert said in (tmp_path / CAUSE).read_text() if said else not (tmp_path / CAUSE).exists()
 
 
 @pytest.mark.parametrize("trouble", [UNAVAILABLE, RayError("odd")])
@@ -81,7 +101,7 @@ def test_trouble_that_stays_does(tmp_path: Path, answers: list[Any], trouble: Ex
 
 
 def test_a_trainer_that_lost_ray_ends_with_a_line(tmp_path: Path, answers: list[Any]) -> None:
-    answers += [RaySystemError("the connection is gone")]
+    answers += [GONE]
     cause = watched(tmp_path, seconds=10)
     assert cause is not None and cause.startswith("the trainer has lost Ray (RaySystemError: ")
 

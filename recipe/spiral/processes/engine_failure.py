@@ -1,4 +1,4 @@
-"""Why a vLLM engine did not start, for a command's last line: vLLM's own words, and the setting that mends it.
+"""Why a vLLM engine did not start, or died, for a command's last line: vLLM's own words, and the setting that mends it.
 
 What vLLM raises says "See root cause above": the cause is in what its processes printed. That is kept as a file.
 """
@@ -18,6 +18,8 @@ RUN_DIR = "SPIRAL_RUN_DIR"
 _LONGEST = 500
 #: An error of vLLM's that says only where the cause is.
 _ELSEWHERE = re.compile(r"root cause|[Ss]ee stack trace")
+#: How an engine's error begins that was running, and what its process writes before its last words, if it has any.
+DIED, LAST_WORDS = "EngineCore encountered an issue", "EngineCore encountered a fatal error"
 #: What vLLM's processes put before their lines.
 _PREFIX = re.compile(r"^(?:\([^()]*pid=\d+\)\s*)*(?:ERROR \S+ \S+ \[[^\]]*\]\s?)?")
 _ERROR = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception): .*|(?:\w+\.)*OutOfMemoryError\b.*")
@@ -107,11 +109,12 @@ def explain(error: BaseException, printed: str, settings: Mapping[str, str], log
 
 def cause_in(error: BaseException, printed: str) -> str:
     """vLLM's own words: the error itself or, where it points elsewhere, the last error that one of its processes
-    printed; SIGKILL leaves no word."""
+    printed; SIGKILL leaves no word. Errors that an engine has survived are not why it died."""
     if isinstance(error, SystemExit):
         found = _ARGUMENTS.findall(printed)
     elif _ELSEWHERE.search(str(error)):
-        lines = (_PREFIX.sub("", line, count=1).strip() for line in printed.splitlines())
+        spoke = not str(error).startswith(DIED) or LAST_WORDS in printed
+        lines = (_PREFIX.sub("", line, count=1).strip() for line in (printed.splitlines() if spoke else ()))
         found = [line for line in lines if _ERROR.match(line) and not _ELSEWHERE.search(line)]
         if killed := _KILLED.search(str(error)):
             number = int(killed[1])
@@ -141,14 +144,13 @@ class Printed:
 
 
 @contextmanager
-def explained(what: str, settings: Mapping[str, str], log: Path | None) -> Iterator[None]:
-    """Start an engine in the block, in one of Ray's workers. Ray's files go with a run's Ray: where it fails, ``log``
+def explained(what: str, settings: Mapping[str, str], printed: Printed, log: Path | None) -> Iterator[None]:
+    """Ask for an engine in the block, in one of Ray's workers. Ray's files go with a run's Ray: where it fails, ``log``
     gets what was printed.
 
     Raises:
-        EngineFailure: it does not start, or vLLM refuses its arguments, by which it would end the process.
+        EngineFailure: the block fails, or vLLM refuses its arguments, by which it would end the process.
     """
-    printed = Printed()
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -156,4 +158,4 @@ def explained(what: str, settings: Mapping[str, str], log: Path | None) -> Itera
         with suppress(OSError):  # the disk may be full
             if log is not None:
                 log.write_text(text, encoding="utf-8")
-        raise EngineFailure(f"the {what} did not start: {explain(error, text, settings, log)}") from error
+        raise EngineFailure(f"the {what}: {explain(error, text, settings, log)}") from error

@@ -21,10 +21,13 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
 from ..storage.disk import LineFile
 from .causes import CAUSE, why_it_died
+from .engine_failure import EngineFailure
 from .run_log import LOG, duration
 
 #: Seconds in which the trainer may notice the death itself and end with an error of its own, its trackers closed.
 GRACE = 10.0
+#: Seconds in which actors may answer a trainer that fails.
+LAST = 5.0
 #: Seconds for which an actor may answer with errors that are not its death.
 PATIENCE = 120.0
 #: How long an actor may take to answer: so many times as the longest step so far, but so many seconds at least, and
@@ -67,6 +70,17 @@ class Watchdog:
     def stop(self) -> None:
         self._stop.set()
 
+    def blame(self) -> None:
+        """Write the cause where an actor has died: the trainer, which fails by that, knows only what it asked for."""
+        with suppress(RayError):  # Ray itself may be gone
+            asked = {self._ask(name): name for name in self._actors}
+            for ref in ray.wait(list(asked), num_returns=len(asked), timeout=LAST)[0]:
+                try:
+                    ray.get(ref)
+                except RayError as error:
+                    if died := _death(asked[ref], error):
+                        return self._write(died)
+
     def _watch(self) -> None:
         try:
             self._look()
@@ -87,8 +101,8 @@ class Watchdog:
                     ray.get(ref)
                     failing_since.pop(name, None)
                 except RayError as error:
-                    if isinstance(error, RayActorError) and not isinstance(error, ActorUnavailableError):
-                        self._end(f"the {name} died ({why_it_died(error)})")
+                    if died := _death(name, error):
+                        self._end(died)
                         return
                     seconds = time.monotonic() - failing_since.setdefault(name, time.monotonic())
                     if seconds >= self._patience:
@@ -117,9 +131,12 @@ class Watchdog:
         actor = self._actors[name]
         return getattr(actor, "engine_answers", actor.__ray_ready__).remote()
 
-    def _end(self, what: str) -> None:
+    def _write(self, what: str) -> None:
         with suppress(OSError):  # the disk may be full
             self._cause.write_text(f"{what}; start the run again to go on from its last checkpoint", encoding="utf-8")
+
+    def _end(self, what: str) -> None:
+        self._write(what)
         if not self._stop.wait(GRACE):
             os._exit(1)
 
@@ -136,6 +153,14 @@ class _Steps:
             self._longest = max(self._longest, time.monotonic() - self._since)
             self._last, self._since = step, time.monotonic()
         return max(STEPS * self._longest, LEAST) if self._longest else FIRST
+
+
+def _death(name: str, error: RayError) -> str | None:
+    """What to say of an actor that answers so; None: it may answer better yet."""
+    if isinstance(failure := getattr(error, "cause", None), EngineFailure):
+        return str(failure)
+    lasting = isinstance(error, RayActorError) and not isinstance(error, ActorUnavailableError)
+    return f"the {name} died ({why_it_died(error)})" if lasting else None
 
 
 def _in_a_line(error: RayError) -> str:

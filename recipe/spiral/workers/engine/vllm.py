@@ -10,7 +10,7 @@ import os
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 
-from ...processes.engine_failure import POLICY, RUN_DIR, explained
+from ...processes.engine_failure import POLICY, RUN_DIR, Printed, explained
 from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
 from .closed import Closed
 
@@ -88,10 +88,14 @@ class VLLMServer(vLLMHttpServer):
 
     async def launch_server(self, *args: Any, **kwargs: Any) -> None:
         """verl's. Raises EngineFailure: it does not start."""
+        self._printed = Printed()
+        with self._explained("did not start"):
+            await super().launch_server(*args, **kwargs)
+
+    def _explained(self, how: str) -> AbstractContextManager[None]:
         folder = os.environ.get(RUN_DIR)
         log = Path(folder, f"engine-{self.replica_rank}.{self.node_rank}.log") if folder else None
-        with explained(self.title, self.settings, log):
-            await super().launch_server(*args, **kwargs)
+        return explained(f"{self.title} {how}", self.settings, self._printed, log)
 
     async def run_server(self, args: Namespace) -> None:
         settings = self.config.engine_kwargs.get(self._get_engine_kwargs_key()) or {}
@@ -146,10 +150,13 @@ class VLLMServer(vLLMHttpServer):
         return f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}"
 
     async def engine_answers(self) -> None:
-        """Return as soon as the engine's process answers; what it says is for those who ask it for something."""
+        """Return as soon as the engine's process answers. Raises EngineFailure: it has died."""
         if (engine := getattr(self, "engine", None)) is not None:
-            with suppress(Exception):
+            with suppress(Exception):  # what it says is for those who ask it for something
                 await engine.is_sleeping()
+            if engine.errored:
+                with self._explained("died"):
+                    raise engine.dead_error
 
     async def load_adapter(self, name: str, path: str) -> None:
         await self._adapters().load(name, path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,12 +15,14 @@ from recipe.spiral.lab.evaluation.policies.evaluation_engine import (
     Engines,
     EngineSettings,
     Models,
+    VLLMEngine,
     arguments,
     at_once,
     in_order,
     lora_rank,
     models_of,
 )
+from recipe.spiral.processes.engine_failure import DIED, LAST_WORDS, PLAY, EngineFailure
 from tests.lab.evaluation.made_policies import Fakes, adapter
 
 PATHS = [Path(f"/models/m{number}") for number in range(8)]
@@ -111,3 +114,18 @@ def test_vllm_is_told_what_an_engine_is_for(tmp_path: Path) -> None:
 def test_bad_settings_are_refused(section: dict[str, object], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         parse(EngineSettings, section, "engine")
+
+
+def test_an_engine_that_dies_at_work_tells_its_last_words(tmp_path: Path) -> None:
+    engine, log = object.__new__(VLLMEngine), tmp_path / "engine.log"
+    log.write_text(
+        f"an earlier engine's\n(EngineCore pid=7) {LAST_WORDS}.\n(EngineCore pid=7) RuntimeError: CUDA error\n"
+    )
+    engine._names, engine._log, engine._log_start = PLAY, log, 20
+
+    async def dies(*_: object, **__: object) -> None:
+        raise RuntimeError(f"{DIED}. See stack trace (above) for the root cause.")
+
+    engine._engine = SimpleNamespace(collective_rpc=dies)
+    with pytest.raises(EngineFailure, match=r"cannot load its weights: RuntimeError: CUDA error; .* --engine transf"):
+        asyncio.run(engine.become(PATHS[0]))

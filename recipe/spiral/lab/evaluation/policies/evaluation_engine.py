@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field
 
 from ....players.policy import Generate, Generation
-from ....processes.engine_failure import EngineFailure, cause_in, engine_settings, explain
+from ....processes.engine_failure import EngineFailure, engine_settings, explain
 from ....processes.launch import set_environment
 from ....rollouts.end_tokens import end_tokens
 from ..parsing import Count, Number, Section
@@ -97,16 +97,14 @@ class VLLMEngine:
         self.settings, self._started_with = settings, model
         self._broken = False
         self._requests = itertools.count()
-        self._log = log = folder / "engine.log"
-        self._log_start = log.stat().st_size if log.is_file() else 0
+        self._names, self._log = names, folder / "engine.log"
+        self._log_start = self._log.stat().st_size if self._log.is_file() else 0
         try:
             chosen = arguments(model, adapters, max_model_len, settings, engines)
-            with stderr_kept(log):
+            with stderr_kept(self._log):
                 self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**chosen))
         except Exception as error:
-            raise EngineFailure(
-                f"{model}: vLLM does not start: {explain(error, self._printed(), names, log)}"
-            ) from error
+            raise EngineFailure(f"{model}: vLLM does not start: {self._explain(error)}") from error
         self._ends = end_tokens(model)
 
     def generate_as(self, name: str, adapter: Path | None = None) -> Generate:
@@ -143,11 +141,7 @@ class VLLMEngine:
                     "concurrency or engine.max_num_seqs"
                 ) from error
             except (EngineDeadError, EngineGenerateError) as error:
-                why = cause_in(error, self._printed())
-                raise EngineFailure(
-                    f"{name}: vLLM's processes ended ({why}; see {self._log}); often it is memory: lower "
-                    "engine.gpu_memory_utilization (on a CPU engine.vllm.kv_cache_memory_bytes) or engine.max_num_seqs"
-                ) from error
+                raise EngineFailure(f"{name}: vLLM failed: {self._explain(error.__cause__ or error)}") from error
             if final is None or not final.outputs or not final.outputs[0].token_ids:
                 raise EngineFailure(f"{name}: vLLM returned no tokens for a prompt of {len(prompt_ids)} tokens")
             token_ids = list(final.outputs[0].token_ids)
@@ -182,14 +176,15 @@ class VLLMEngine:
             )
             dropped = await self._engine.reset_prefix_cache(reset_connector=True)
         except Exception as error:
-            raise EngineFailure(f"{model}: vLLM cannot load its weights ({_short(error)})") from error
+            raise EngineFailure(f"{model}: vLLM cannot load its weights: {self._explain(error)}") from error
         if not dropped:
             raise EngineFailure(f"{model}: vLLM still has its prefix cache of the earlier weights")
         self._broken, self.model = False, model
         self._ends = end_tokens(model)
 
-    def _printed(self) -> str:
-        return self._log.read_bytes()[self._log_start :].decode(errors="replace") if self._log.is_file() else ""
+    def _explain(self, error: BaseException) -> str:
+        printed = self._log.read_bytes()[self._log_start :] if self._log.is_file() else b""
+        return explain(error, printed.decode(errors="replace"), self._names, self._log)
 
     def close(self) -> None:
         """End its processes."""
@@ -252,10 +247,6 @@ def check_length(model: Path, tokens: int) -> None:
             f"{model}: has {most} positions, and {tokens} are needed: lower data.max_prompt_length and "
             "data.max_response_length, or the benchmarks' own"
         )
-
-
-def _short(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 #: ``start(model, adapters, engines)`` starts an engine, one of so many that run at a time.
