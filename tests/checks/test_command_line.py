@@ -37,6 +37,15 @@ def test_a_preset_works_from_any_directory(monkeypatch: pytest.MonkeyPatch) -> N
     assert not is_sweep(jobs)
 
 
+@pytest.mark.parametrize("flags", [["-m"], ["--multirun", "--config-dir", "."]])
+def test_settings_stand_on_both_sides_of_a_flag(monkeypatch: pytest.MonkeyPatch, flags: list[str]) -> None:
+    jobs = run(monkeypatch, "games=[Nim]", *flags, "seed=3,4", "fsp.size=5")
+    assert is_sweep(jobs) and [(list(c.games), c.seed, c.fsp.size) for c, _ in jobs] == [
+        (["Nim"], 3, 5),
+        (["Nim"], 4, 5),
+    ]
+
+
 def test_a_sweep_works_from_any_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = run(monkeypatch, "-m", "+sweep=seeds", "+experiment=pool")
     assert is_sweep(jobs) and [config.seed for config, _ in jobs] == [0, 1, 2, 3, 4]
@@ -102,9 +111,13 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
         (["run_dir=é"], "run_dir=é: cannot be read at é; put the argument in single quotes, "),
         (["seed=1,2,"], "seed=1,2,: cannot be read at the end; put the argument in single quotes, "),
         (["seed=chioce(1,2)"], "seed=chioce(1,2): Unknown function 'chioce' Available: bool,choice,"),
-        (["seed"], "seed: must be name=value; where it has blanks, put the argument in single quotes, "),
-        (["=3"], "=3: must be name=value; "),
-        (["games[0]=Nim"], "games[0]=Nim: must be name=value; "),
+        (
+            ["seed"],
+            "seed: must be name=value (null: nothing); where it has blanks, put the argument in single quotes, ",
+        ),
+        (["run_dir="], "run_dir=: must be name=value (null: nothing); "),
+        (["=3"], "=3: must be name=value (null: nothing); "),
+        (["games[0]=Nim"], "games[0]=Nim: must be name=value "),
         (["steps=10"], "steps=10: there is no such setting; did you mean `trainer.total_training_steps=10`?"),
         (["model.path=X"], "there is no such setting; did you mean `model=hf actor_rollout_ref.model.path=X`?"),
         (

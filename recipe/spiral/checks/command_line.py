@@ -41,7 +41,7 @@ Job = tuple[DictConfig, DictConfig]
 _NOTHING_WRITTEN = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra.sweep.subdir=.", "hydra/job_logging=disabled")
 #: As Hydra's grammar has it: any case, and blanks around the value.
 _DRY_RUN = re.compile(r"\+{0,2}dry_run=\s*true\s*", re.IGNORECASE)
-_OVERRIDE = re.compile(r"~.+|\+{0,2}[\w.$/@:-]+=.*", re.DOTALL)
+_OVERRIDE = re.compile(r"~.+|\+{0,2}[\w.$/@:-]+=\s*\S.*", re.DOTALL)
 _QUOTES = (
     "put the argument in single quotes, and a text with other signs in double ones within: 'games=[Nim, Pig]', "
     "'run_dir=\"a (b)\"'"
@@ -58,7 +58,10 @@ def compose(program: str) -> list[Job]:
     Raises:
         ConfigError: the command line cannot be composed, or has a key that nobody reads.
     """
-    given = sys.argv[1:]
+    # settings may stand on both sides of a flag; argparse would have all of them together
+    flags, others = get_args_parser().parse_known_intermixed_args()
+    given = [argument for argument in sys.argv[1:] if argument not in flags.overrides] + flags.overrides
+    sys.argv[1:] = given
     if {"-h", "--help"} & {*given}:
         print(_usage(program), end="")
         return []
@@ -73,11 +76,10 @@ def compose(program: str) -> list[Job]:
         jobs.append((config, HydraConfig.get()))
 
     names = Names(program)
-    flags, others = get_args_parser().parse_known_args()
     for option in others:
         raise ConfigError(_no_such_flag(option, names))
     for override in itertools.filterfalse(_OVERRIDE.fullmatch, flags.overrides):
-        raise ConfigError(f"{override}: must be name=value; where it has blanks, {_QUOTES}")
+        raise ConfigError(f"{override}: must be name=value (null: nothing); where it has blanks, {_QUOTES}")
     Plugins.instance().register(UserFolder)
     logging.getLogger(BasicLauncher.__module__).setLevel(logging.WARNING)  # it prints overrides, keys included
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, and does not print them and end the process
