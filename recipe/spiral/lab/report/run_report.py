@@ -16,7 +16,7 @@ from ...games import NotNamed
 from ...processes.launch import is_in_use
 from ...processes.run_log import LOG
 from ...storage.checkpoints import config_file, config_of
-from ...storage.disk import is_within
+from ...storage.disk import is_within, real
 from ...storage.record_folder import RecordFolder
 from ...storage.run_config import setting
 from ..evaluation.matches.store import FILE
@@ -91,7 +91,7 @@ class RunReport:
         data there are no report's."""
         data = self.bundle.folder / DATA
         try:
-            known = json.loads((data / _STATE).read_bytes())
+            known = json.loads(real(data / _STATE).read_bytes())
             if (known["form"], known["run"]) == (FORM, self._identity):
                 return dict(known)
         except OSError:
