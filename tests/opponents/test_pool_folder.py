@@ -293,6 +293,19 @@ def test_the_checkpoints_own_files_count(tmp_path: Path) -> None:
     assert pool.path("a").stat().st_ino == inode
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_what_damage_put_in_a_members_place_is_gone_with_it(tmp_path: Path, link: bool) -> None:
+    pool, checkpoints = PoolFolder(tmp_path / "run/pool"), CheckpointFolder(tmp_path / "run/checkpoints", 1)
+    write(pool, "a")
+    folder = checkpointed(checkpoints, pool, 2, ["a"])
+    pool.remove("a")
+    pool.path("a").symlink_to("nowhere") if link else pool.path("a").write_text("no folder")
+    assert pool.restore_from(folder, ["a"]) == []
+    assert [left.name for left in pool.folder.iterdir()] == ["a"]
+    pool.remove("a")
+    assert not [*pool.folder.iterdir()]
+
+
 def test_members_whose_files_are_gone_are_reported(tmp_path: Path) -> None:
     pool, checkpoint = PoolFolder(tmp_path / "pool"), tmp_path / "global_step_1"
     for i, name in enumerate("abcd"):

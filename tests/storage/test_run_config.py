@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,4 +20,10 @@ def test_a_setting_is_as_json_has_it() -> None:
 def test_what_is_no_mapping_is_no_config(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("[1, 2]")
     with pytest.raises(ValueError, match=r"config\.yaml: is not a config"):
+        load_config(tmp_path / "config.yaml")
+
+
+def test_a_pipe_is_no_config(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.yaml")
+    with pytest.raises(OSError, match=r"config\.yaml: is a pipe or a device"):
         load_config(tmp_path / "config.yaml")

@@ -23,6 +23,7 @@ from ..storage.checkpoints import (
     resumed_from,
     with_critic,
 )
+from ..storage.disk import real
 from ..storage.metrics_file import MetricsFile
 from ..storage.run_config import unresolved
 from .changed_settings import changed, settings_before
@@ -143,7 +144,7 @@ def check_same_model(config: DictConfig, form: Any, part: str = "actor_rollout_r
     instead = f"; take {setting}={was}, or {_anew(config)}"
     folder = checkpoint / ("critic" if part == "critic" else "actor") / "huggingface"
     try:
-        saved = json.loads((folder / "config.json").read_bytes())
+        saved = json.loads(real(folder / "config.json").read_bytes())
     except (OSError, ValueError):
         saved = {}
     for name in _SIZES:

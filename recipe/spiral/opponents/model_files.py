@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from safetensors import SafetensorError, safe_open
 
-from ..storage.disk import link_or_copy
+from ..storage.disk import link_or_copy, real
 from ..storage.manifest import MANIFEST, TEXTS, changed_files
 
 #: A whole model, or a PEFT adapter.
@@ -73,7 +73,7 @@ def _weights(folder: Path, form: Form) -> list[str]:
 def _whole(file: Path) -> bool:
     """Whether a safetensors file is as long as its own header says."""
     try:
-        with safe_open(file, framework="numpy"):
+        with safe_open(real(file), framework="numpy"):
             return True
     except (OSError, SafetensorError):
         return False
@@ -82,7 +82,7 @@ def _whole(file: Path) -> bool:
 def _read(file: Path) -> Any:
     """A JSON file's content; None if it is not there, or cut short."""
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(real(file).read_bytes())
     except (OSError, ValueError):
         return None
 

@@ -46,7 +46,7 @@ class PoolFolder:
         """Remove what a kill left unfinished."""
         for pattern in (f"{_UNFINISHED}*", f".{_UNFINISHED}*"):  # hidden: those of an export, and of who is removed
             for left in self.folder.glob(pattern):
-                shutil.rmtree(left, ignore_errors=True)
+                _delete(left)
 
     @contextmanager
     def writing(self, name: str, again: bool = False) -> Iterator[Path]:
@@ -82,12 +82,12 @@ class PoolFolder:
     def remove(self, name: str) -> None:
         """Take a member's files away, if there are any, at once; a checkpoint's stay."""
         gone = self.folder / f".{_UNFINISHED}{name}"
-        shutil.rmtree(gone, ignore_errors=True)
+        _delete(gone)
         try:
             self.path(name).rename(gone)  # never half there under its own name
         except FileNotFoundError:
             return
-        shutil.rmtree(gone, ignore_errors=True)
+        _delete(gone)
 
     def save_into(self, checkpoint: Path, names: Iterable[str]) -> list[str]:
         """Put members into a checkpoint's folder that is being written, as ``pool/<name>/``.
@@ -131,6 +131,13 @@ class PoolFolder:
             if name not in wanted or name in missing:
                 self.remove(name)
         return missing
+
+
+def _delete(path: Path) -> None:
+    """Remove a folder, or the file or link that damage has put in its place."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path.is_symlink() or path.is_file():
+        path.unlink()
 
 
 def _same(theirs: Path, ours: Path) -> bool:

@@ -53,6 +53,13 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = getattr(error, "cause", None) or error.__cause__ or error.__context__
 
 
+def real(file: Path) -> Path:
+    """The file itself. Raises OSError: it is, or leads to, a pipe or a device, which may have no end."""
+    if file.exists() and not file.is_file() and not file.is_dir():
+        raise OSError(f"{file}: is a pipe or a device, and no file")
+    return file
+
+
 def free(path: Path) -> int:
     """Free bytes on the disk of ``path``, which need not exist yet."""
     return shutil.disk_usage(existing(path)).free

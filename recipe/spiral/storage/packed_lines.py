@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from .disk import real
+
 #: Bytes of a line: a game of a thousand turns with 4,000 tokens each has less.
 LONGEST = 2**27
 #: Deflate with an extra field, no time, any system; then that field: its length, its name, its content's length.
@@ -37,7 +39,7 @@ def pack(number: int, lines: Iterable[bytes]) -> Iterator[bytes]:
 
 def count(file: Path) -> int:
     """How many lines a file has, without unpacking it if this module wrote it."""
-    with file.open("rb") as start:
+    with real(file).open("rb") as start:
         header = start.read(len(_HEADER) + _COUNT.size)
     if header.startswith(_HEADER) and len(header) == len(_HEADER) + _COUNT.size:
         return int(_COUNT.unpack(header[len(_HEADER) :])[0])
@@ -48,7 +50,7 @@ def unpack(file: Path) -> Iterator[bytes]:
     """A file's lines, each with its end. Raises Torn: it is damaged. What could be read of it was given before, the
     last line perhaps in part."""
     try:
-        with gzip.open(file) as packed:
+        with gzip.open(real(file)) as packed:
             if not file.stat().st_size:  # which gzip takes for a file without lines
                 raise EOFError("it is empty")
             # in pieces: a small file may hold a line of any length

@@ -12,12 +12,14 @@ from typing import Any
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from .disk import real
+
 
 def load_config(file: Path) -> DictConfig:
     """The config, without what would ask a resolver. Raises OSError: there is none that can be read; ValueError: it is
     damaged, or is no mapping."""
     try:
-        config = OmegaConf.load(file)
+        config = OmegaConf.load(real(file))
     except OSError:
         raise
     except Exception as error:  # damaged YAML raises errors of PyYAML's, OmegaConf's and Python's own

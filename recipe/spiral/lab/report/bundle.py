@@ -21,6 +21,7 @@ from string import Template
 from typing import Any
 
 from ...extras import install
+from ...storage.disk import real
 from ..drawing.drawn import PAGE_FILES
 
 ASSETS = "assets"
@@ -95,7 +96,7 @@ class Bundle:
     def read(self, name: str, default: Any = None) -> Any:
         """A value that ``write`` wrote; ``default`` where there is none that can be read."""
         try:
-            text = self.file(name).read_text(encoding="ascii")
+            text = real(self.file(name)).read_text(encoding="ascii")
             return json.loads(text.removeprefix(_call(name)).removesuffix(");\n"))
         except (OSError, ValueError):
             return default

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...processes.launch import is_in_use
 from ...storage.checkpoints import config_file, config_of
+from ...storage.disk import real
 from ...storage.metrics_file import METRICS
 from ...storage.run_config import setting
 from ..sweep.sweep_table import TABLE
@@ -51,7 +52,7 @@ def _row(run: Path) -> dict[str, str]:
 
 def _table(sweep: Path) -> list[dict[str, str]]:
     try:
-        with (sweep / TABLE).open(encoding="utf-8", newline="") as rows:
+        with real(sweep / TABLE).open(encoding="utf-8", newline="") as rows:
             return [row for row in csv.DictReader(rows) if row.get("folder")]
     except (OSError, UnicodeError, csv.Error):
         return []

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ...storage.disk import real
 from ..evaluation.benchmarks.catalog import PAPER, PAPER_AVERAGES
 from ..evaluation.outputs.results import RESULTS
 from .bundle import is_within
@@ -42,7 +43,7 @@ def _is_of(place: Path, run_dir: Path) -> bool:
     run = run_dir.resolve()
     for file in (place / f"{RESULTS}.json", *sorted(place.glob(f"step_*/{RESULTS}.json"))[:1]):
         try:
-            policies = json.loads(file.read_text(encoding="utf-8"))["manifest"]["policies"]
+            policies = json.loads(real(file).read_bytes())["manifest"]["policies"]
             said = [Path(text) for policy in policies.values() for text in policy.values() if isinstance(text, str)]
         except _NOT_OURS:
             continue
@@ -56,7 +57,7 @@ def evaluations(run_dir: Path, places: Iterable[Path]) -> dict[str, Any]:
     readable, unreadable = [], []
     for place in places:
         try:
-            results = json.loads((place / f"{RESULTS}.json").read_text(encoding="utf-8"))
+            results = json.loads(real(place / f"{RESULTS}.json").read_bytes())
             parts = {part: results[part] for part in _PARTS if part in results}
             readable.append({"name": _name(place, run_dir), **parts, "policies": _policies(place)})
         except _NOT_OURS as error:

@@ -16,6 +16,7 @@ from ...games import NotNamed
 from ...processes.launch import is_in_use
 from ...processes.run_log import LOG
 from ...storage.checkpoints import config_file, config_of
+from ...storage.disk import real
 from ...storage.run_config import setting
 from ..evaluation.matches.store import FILE
 from .bundle import DATA, Bundle, is_within
@@ -89,7 +90,7 @@ class RunReport:
         data there are no report's."""
         data = self.bundle.folder / DATA
         try:
-            known = json.loads((data / _STATE).read_bytes())
+            known = json.loads(real(data / _STATE).read_bytes())
             if (known["form"], known["run"]) == (FORM, self._identity):
                 return dict(known)
         except OSError:
