@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains with a preset on GPUs, or shows what that would be. The scripts in run_scripts/paper call it.
+# Trains with a preset on GPUs, or shows what that would be. The scripts in run_scripts/paper, none of which was run, call it.
 set -euo pipefail
 
 usage() {
