@@ -26,6 +26,7 @@ from pathlib import Path
 import torch
 
 from recipe.spiral.players.records import GameRecord
+from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.storage import checkpoints
 from recipe.spiral.storage.record_folder import RecordFolder
 
@@ -128,7 +129,9 @@ def run(folder: Path, overrides: list[str], kill: Kill | None = None) -> tuple[i
     begin, lines = time.monotonic(), dict[int, float]()
     with output.open("w") as out:
         command = [sys.executable, "-m", "recipe.spiral.main_spiral", f"run_dir={folder}", *overrides]
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=end_with_parent
+        )
     while process.poll() is None:
         now = time.monotonic() - begin
         for step in re.findall(r"^step +(\d+)/", output.read_text(), re.MULTILINE):

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.processes import Watch, by_name  # noqa: E402
+from recipe.spiral.processes.launch import end_with_parent  # noqa: E402
 
 #: Seconds from the launch to the first step, on two idle cores with warm files.
 TARGET = 35.0
@@ -93,7 +94,9 @@ def launch(overrides: list[str], kept: Path | None = None) -> dict[str, Any]:
         log, output = run_dir / "train.log", Path(folder) / "output.txt"
         command = [sys.executable, "-m", "recipe.spiral.main_spiral", f"run_dir={run_dir}", *LAUNCH, *overrides]
         with output.open("w") as file:
-            process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(
+                command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, preexec_fn=end_with_parent
+            )
 
         def says(words: str) -> bool:
             return log.is_file() and re.search(words, log.read_text(encoding="utf-8", errors="replace")) is not None

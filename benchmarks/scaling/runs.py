@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 
+from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +42,9 @@ def make(run_dir: Path, games: int, steps: int, seconds: float, overrides: Seque
     # One thread each, so that engine and learner have a core each where they work at the same time.
     environment = os.environ | {"OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
     with (run_dir / "output.txt").open("w") as output:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, preexec_fn=end_with_parent
+        )
         end, last = time.monotonic() + seconds, 0
         while process.poll() is None and time.monotonic() < end:
             logged = [line.step for line, _ in read_metrics(run_dir / METRICS)]
