@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..games import make
 from ..match import Rules, play
-from ..opponents.model_files import check_unchanged
+from ..opponents.model_files import check_unchanged, is_hub_id
 from ..players.base import Position, Response
 from ..players.prompts import Encode, Tokenizer, encoder
 from ..players.random_player import RandomPlayer
@@ -23,7 +23,7 @@ from ..players.seeds import GameKey
 from ..processes.attention import FLASH, PACKED, TORCHS
 from ..processes.terminal import note
 from ..rollouts.schedule import GameShare, parse_games, plays_games
-from .errors import ConfigError
+from .errors import ConfigError, require
 from .resuming import check_same_model
 from .verls import has_critic
 
@@ -31,22 +31,15 @@ from .verls import has_critic
 PLAYOUTS = 5
 
 
-def is_of_the_hub(path: str) -> bool:
-    """Whether a model's path is looked for on the hub: it is neither here, nor written as what only can be here."""
-    path = os.path.expanduser(path)
-    return not (path.startswith(("/", ".", "~")) or path.count("/") > 1 or os.path.exists(path))
-
-
 def check_folder(config: DictConfig) -> None:
     """Refuse a folder of the model that is none."""
     path = OmegaConf.select(config, "actor_rollout_ref.model.path")
-    if path is None or is_of_the_hub(str(path)):
+    if path is None or is_hub_id(str(path)):
         return
     path = os.path.expanduser(str(path))
-    if not os.path.isdir(path):
-        raise ConfigError(f"actor_rollout_ref.model.path={path}: there is no such folder")
-    if not os.path.isfile(os.path.join(path, "config.json")):
-        raise ConfigError(f"actor_rollout_ref.model.path={path}: holds no config.json, so it is no Hugging Face model")
+    what = f"actor_rollout_ref.model.path={path}"
+    require(os.path.isdir(path), f"{what}: there is no such folder")
+    require(os.path.isfile(f"{path}/config.json"), f"{what}: holds no config.json, so it is no Hugging Face model")
 
 
 def check_model(config: DictConfig) -> Any:
