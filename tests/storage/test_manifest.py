@@ -30,7 +30,7 @@ def test_every_changed_file_is_named(folder: Path) -> None:
 
 
 def test_it_may_be_of_the_weights_alone(folder: Path) -> None:
-    write_manifest(folder, [WEIGHTS])
+    write_manifest(folder, WEIGHTS)
     (folder / "config.json").write_text("{}")
     (folder / "new.safetensors").touch()
     assert changed_files(folder) == []

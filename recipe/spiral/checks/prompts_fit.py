@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..games import make
 from ..match import Rules, play
-from ..opponents.model_files import check_unchanged
+from ..opponents.model_files import check_unchanged, is_hub_id
 from ..players.base import Position, Response
 from ..players.prompts import Encode, Tokenizer, encoder
 from ..players.random_player import RandomPlayer
@@ -41,17 +41,11 @@ _FOLDERS = (
 _ALL_LINEAR = {"all-linear", "None"}
 
 
-def is_of_the_hub(path: str) -> bool:
-    """Whether a model's path is looked for on the hub: it is neither here, nor written as what only can be here."""
-    path = os.path.expanduser(path)
-    return not (path.startswith(("/", ".", "~")) or path.count("/") > 1 or os.path.exists(path))
-
-
 def check_folder(config: DictConfig) -> None:
     """Refuse a folder of the model, or of what belongs to it, that is none."""
     for name, file, what in _FOLDERS:
         path = OmegaConf.select(config, setting := f"actor_rollout_ref.model.{name}")
-        if path is None or is_of_the_hub(str(path)):
+        if path is None or is_hub_id(str(path)):
             continue
         path = os.path.expanduser(str(path))
         if not os.path.isdir(path):

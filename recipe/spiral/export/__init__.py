@@ -59,7 +59,7 @@ def export(
     adapter = Adapter.of(weights, source)
     if merge and adapter is None:
         raise ExportError(f"--merge: {source.folder} holds no LoRA weights; leave it out")
-    with whole_folder(target, _MODEL) as new:
+    with whole_folder(target, *_MODEL) as new:
         copy_texts(source.huggingface, new)
         write_settings(new, source)
         if adapter is not None and not merge:

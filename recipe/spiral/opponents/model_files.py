@@ -88,8 +88,8 @@ def _read(file: Path) -> Any:
 
 
 def is_hub_id(path: str) -> bool:
-    """Whether a path is the id of a model on the hub, as ``transformers`` would take it."""
-    return not path.startswith(("/", ".", "~")) and path.count("/") <= 1 and not Path(path).is_dir()
+    """Whether a model is looked for on the hub: its path is neither here, nor written as what only can be here."""
+    return not path.startswith(("/", ".", "~")) and path.count("/") <= 1 and not Path(path).exists()
 
 
 def local(path: str) -> Path:

@@ -48,11 +48,12 @@ def _end(number: int, frame: object) -> None:
 
 
 def end_on_signals() -> None:
-    """End this process at each of the signals. One that is ignored, as ``nohup`` has SIGHUP, stays ignored."""
+    """End this process at each of the signals."""
     _handle_by(_end)
 
 
 def _handle_by(handler: Callable[[int, object], None]) -> None:
+    """One that is ignored, as ``nohup`` has SIGHUP, stays ignored."""
     for number in END_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
@@ -64,10 +65,8 @@ class Interrupt(KeyboardInterrupt):
 
 
 def interrupt_on_signals() -> None:
-    """Let each of the signals raise KeyboardInterrupt. One that is ignored, as ``nohup`` has SIGHUP, stays ignored.
-
-    To be called again whenever somebody else took the handlers, as Ray does when it starts.
-    """
+    """Let each of the signals raise KeyboardInterrupt. To be called again when somebody else took the handlers, as Ray
+    does when it starts."""
     _handle_by(_interrupt)
 
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def is_intact(folder: Path) -> bool:
 
 
 @contextmanager
-def whole_folder(folder: Path, files: Iterable[str] = ("**/*",)) -> Iterator[Path]:
+def whole_folder(folder: Path, *files: str) -> Iterator[Path]:
     """The block fills the empty folder that it is given, which then becomes ``folder``, with a manifest of ``files``.
     If the block fails, ``folder`` is as it was."""
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def whole_folder(folder: Path, files: Iterable[str] = ("**/*",)) -> Iterator[Pat
         new, old = Path(unfinished, "new"), Path(unfinished, "old")
         new.mkdir()
         yield new
-        write_manifest(new, files)
+        write_manifest(new, *files)
         readable = new.stat().st_mode & 0o444
         for file in new.rglob("*"):
             file.chmod(file.stat().st_mode | readable)  # safetensors lets only the owner read

@@ -8,7 +8,6 @@ import os
 import re
 import struct
 import zipfile
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -27,9 +26,9 @@ _ZIP = "zip:"
 _DIGEST = re.compile(rf"({_ZIP})?[0-9a-f]{{128}}")
 
 
-def write_manifest(folder: Path, files: Iterable[str] = ("**/*",)) -> None:
-    """Write the digest of each file of a complete folder into its manifest. ``files`` are patterns of their names."""
-    found = {file for pattern in files for file in folder.glob(pattern)}
+def write_manifest(folder: Path, *files: str) -> None:
+    """Write the digests of a complete folder's files into its manifest. ``files``: patterns of names; none: all."""
+    found = {file for pattern in files or ("**/*",) for file in folder.glob(pattern)}
     names = sorted(file.relative_to(folder).as_posix() for file in found if file.is_file() and file.name != MANIFEST)
     write_digests(folder, names)
 

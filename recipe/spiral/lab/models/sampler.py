@@ -19,17 +19,16 @@ if TYPE_CHECKING:
 
 
 class Sampler:
-    """``generate`` for ``PolicyPlayer``: plain sampling from the whole vocabulary.
+    """``generate`` for ``PolicyPlayer``: plain sampling from the whole vocabulary, at temperature 1.
 
     Attributes:
         model: its mode and its device stay as they are.
         eos: the token that ends a response, kept in it.
         max_tokens: the longest response, in tokens.
-        temperature: above 0.
     """
 
-    def __init__(self, model: PreTrainedModel, eos: int, max_tokens: int, temperature: float = 1.0) -> None:
-        self.model, self.eos, self.max_tokens, self.temperature = model, eos, max_tokens, temperature
+    def __init__(self, model: PreTrainedModel, eos: int, max_tokens: int) -> None:
+        self.model, self.eos, self.max_tokens = model, eos, max_tokens
         self._waiting: list[tuple[list[int], int, asyncio.Future[Generation]]] = []
 
     async def generate(self, prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
@@ -70,7 +69,7 @@ class Sampler:
             for _ in range(self.max_tokens):
                 output = self.model(input_ids=inputs, past_key_values=past, use_cache=True, logits_to_keep=1)
                 past = output.past_key_values
-                log_p = torch.log_softmax(output.logits[:, -1].float() / self.temperature, dim=-1)
+                log_p = torch.log_softmax(output.logits[:, -1].float(), dim=-1)
                 draws = torch.tensor([generators[i].random() for i in unfinished], device=log_p.device)
                 tokens = _draw(log_p, draws)
                 chosen = log_p.gather(1, tokens[:, None])[:, 0].tolist()

@@ -18,9 +18,9 @@ from ...checks import ConfigError, check, check_model
 from ...checks.command_line import Job
 from ...checks.machine import check_folders
 from ...checks.names import CONFIG, values
-from ...checks.prompts_fit import is_of_the_hub
 from ...checks.resuming import check_same_model, finished, followed
 from ...checks.settle import following, settle
+from ...opponents.model_files import is_hub_id
 from ...processes.masking import secrets_of, without_secrets
 from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail
@@ -118,7 +118,7 @@ def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
         size = measure(path, trusted)
     except (OSError, ValueError):
         if path not in PUBLISHED:
-            if not is_of_the_hub(path):
+            if not is_hub_id(path):
                 check_model(config)
                 return None, [], ["the memory, as it is not known how this model is made"]
             return None, [path], [prompts, "the memory, as the model's config is not here"]
