@@ -28,7 +28,10 @@ def mode(file: Path) -> int:
 
 def test_names_tell_what_may_be_a_key() -> None:
     assert all(map(is_secret, ["OPENAI_API_KEY", "HF_TOKEN", "api_key", "x-api-key", "apikey", "Authorization"]))
-    assert not any(map(is_secret, ["TOKENIZERS_PARALLELISM", "max_tokens", "VERL_PLATFORM", "monkey", "author"]))
+    assert all(map(is_secret, ["accessToken", "clientSecret", "apiKeyOfMine", "Cookie", "x-auth", "SSH_PASSPHRASE"]))
+    assert not any(
+        map(is_secret, ["TOKENIZERS_PARALLELISM", "max_tokens", "maxTokens", "VERL_PLATFORM", "monkey", "author"])
+    )
 
 
 def test_the_file_names_the_variable_and_the_run_has_the_key(tmp_path: Path, key: str) -> None:
@@ -65,11 +68,11 @@ def test_without_the_variable_the_file_can_still_be_read(
 
 
 def test_a_key_in_clear_is_masked_where_an_endpoints_fields_are(tmp_path: Path) -> None:
-    body = {"api_key": KEY, "headers": [{"Authorization": KEY}], "max_tokens": 5, "model": "m"}
+    body = {"api_key": KEY, "headers": [{"Authorization": KEY}], "max_tokens": 5, "model": "m", "password": 12345678}
     setup = OmegaConf.create({"opponents": [{"extra_body": body}], "data": {"prompt_key": "prompt"}})
     write_config(tmp_path / "config.yaml", setup, secrets_of(setup))
     read = OmegaConf.load(tmp_path / "config.yaml")
-    masked = {"api_key": "***", "headers": [{"Authorization": "***"}], "max_tokens": 5, "model": "m"}
+    masked = {**body, "api_key": "***", "headers": [{"Authorization": "***"}], "password": "***"}
     assert read == {"opponents": [{"extra_body": masked}], "data": {"prompt_key": "prompt"}}
     assert mode(tmp_path / "config.yaml") == 0o600
     assert setup.opponents[0].extra_body.api_key == KEY
@@ -78,6 +81,7 @@ def test_a_key_in_clear_is_masked_where_an_endpoints_fields_are(tmp_path: Path) 
 def test_a_password_in_an_address_is_masked() -> None:
     addresses = {"base_url": "https://me:pa55w0rd@host:80/v1?a=b:c@d", "proxy": "http://host:80/x", "at": "a:b@c"}
     assert without_secrets(addresses, {}) == {**addresses, "base_url": "https://me:***@host:80/v1?a=b:c@d"}
+    assert without_secrets(f"git+https://{KEY}@host/v1?sig={KEY}&a=1") == "git+https://***@host/v1?sig=***&a=1"
 
 
 def test_a_key_is_neither_printed_nor_tracked(

@@ -20,15 +20,19 @@ from omegaconf.errors import OmegaConfBaseException
 from ..storage.disk import write_whole
 
 _SECRET = re.compile(
-    r"(^|[_-])(api)?(key|token|secret|password|passwd|credentials?|authorization)([_-]|$)", re.IGNORECASE
+    r"(^|[_-]|(?<=[a-z])(?=[A-Z]))"
+    r"(?i:(api)?(key|token|secret|password|passwd|passphrase|credentials?|auth|authorization|bearer|cookies?))"
+    r"([_-]|$|(?<=[a-z])(?=[A-Z]))"
 )
 _FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)\s*(?:,\s*['\"]?([^'\"${}]*))?")
-#: In an address: the password of its user, or a key in its query.
+#: In an address: the password of its user, or the user where there is none, as a token is; or a key in its query.
 _IN_ADDRESS = re.compile(
-    r"(://[^/\s:@]*:)[^/\s@]+(?=@)|([?&][\w-]*(?:key|token|secret|password)[\w-]*=)[^&\s'\"]+", re.IGNORECASE
+    r"(://(?:[^/\s:@]*:)?)[^/\s@]+(?=@)"
+    r"|([?&](?:[\w-]*(?:key|token|secret|passw|credential)[\w-]*|sig|signature|auth)=)[^&\s'\"]+",
+    re.IGNORECASE,
 )
 #: Where a field's name tells of a key. Elsewhere it is another thing, as in data.prompt_key.
-_BODIES = ("extra_body", "environment", "env_vars", "headers", "default_headers")
+_BODIES = ("extra_body", "environment", "env_vars", "headers", "default_headers", "extra_headers", "engine_kwargs")
 #: A shorter value is no key, and might be a part of any other.
 _SHORTEST = 8
 MASK = "***"
@@ -72,8 +76,8 @@ def _texts(value: Any, place: str = "", name: str = "", body: bool = False) -> I
     elif isinstance(value, list):
         for number, inner in enumerate(value):
             yield from _texts(inner, f"{place}.{number}", name, body)
-    elif isinstance(value, str):
-        yield place, name, value
+    elif isinstance(value, str | int | float):
+        yield place, name, str(value)
 
 
 def learn(config: DictConfig) -> None:
@@ -130,6 +134,8 @@ def _masked(value: Any, known: Sequence[tuple[str, str]], name: str = "", body: 
         }
     if isinstance(value, list):
         return [_masked(inner, known, name, body) for inner in value]
+    if isinstance(value, int | float) and is_secret(name) and len(str(value)) >= _SHORTEST:
+        return MASK
     if isinstance(value, str):
         text = value
         for secret, instead in known:
