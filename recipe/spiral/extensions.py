@@ -264,11 +264,19 @@ class Extension:
 
 
 def choose(config: Any, say: Callable[[str], None]) -> tuple[Extension, ...]:
-    """Make those that the config names the ones of this run. ``say`` is told which are not there."""
+    """Make those that the config names the ones of this run. ``say`` is told which of ours are not there.
+
+    Raises:
+        ValueError: it names no list, or another module that is not there.
+    """
+    if isinstance(names := config.extensions or (), str):
+        raise ValueError(f"extensions={names}: must be a list: extensions=[{names}]")
     there = []
-    for name in config.extensions or ():
+    for name in names:
         if _is_there(name):
             there.append(name)
+        elif not name.startswith("recipe.spiral."):  # ours can be deleted
+            raise ValueError(f"extensions: {name}: there is no such module; install it, or start where it lies")
         else:
             say(f"extensions: {name} is not there; the run goes without what it adds")
     os.environ[NAMES] = ",".join(there)

@@ -101,6 +101,12 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
         (["--multirn"], "--multirn: there is no such flag; --help prints all flags"),
         (["experiment=kuhn"], "experiment=kuhn: must be written with a plus: +experiment=kuhn"),
         (["-m", "+sweep=seedz"], "+sweep=seedz: unknown; did you mean `+sweep=seeds`? known: games, rae_decay, seeds"),
+        (
+            ["--config-name", "kuhn"],
+            "--config-name kuhn: there is no such config; a preset is named by +experiment=kuhn",
+        ),
+        (["extensions=[nope]"], "extensions: nope: there is no such module; install it, or start where it lies"),
+        (["extensions=nope"], "extensions=nope: must be a list: extensions=[nope]"),
         (["--config-dir", "nowhere"], "nowhere' not found"),
         (["+sweep=seedz"], "+sweep=seedz: unknown; did you mean `+sweep=seeds`? known: games, rae_decay, seeds"),
         (["games=[Nim"], "games=[Nim: [ and ] are not in pairs; put the argument in single quotes, and "),

@@ -152,6 +152,8 @@ def _in_a_line(error: Exception, names: Names) -> str:
     if isinstance(error, OverrideParseException):
         return _unreadable(error)
     text = " ".join(" ".join(filter(None, [str(error), str(error.__cause__ or "")])).split())
+    if match := re.match("Cannot find primary config '(.*?)'", text):
+        return f"--config-name {match[1]}: there is no such config; a preset is named by +experiment={match[1]}"
     if match := re.match(r"Multiple values for (\w+)\. ", text):
         return f"+{match[1]}: is there more than once; give one"
     if match := re.match(r"Error merging override (.*?) Cannot merge .*object_type=(list|dict)", text):
