@@ -219,7 +219,7 @@ def test_modules_that_the_model_has_not_are_refused(
 def test_a_model_with_a_flipped_bit_is_refused(tmp_path: Path, tokenizer: WordTokenizer) -> None:
     weights = tmp_path / "model" / "model.safetensors"
     weights.write_bytes(bytes(64))
-    write_manifest(weights.parent, [WEIGHTS])
+    write_manifest(weights.parent, WEIGHTS)
     check_model(with_model(tmp_path))
     weights.write_bytes(bytes(63) + b"\1")
     with pytest.raises(ConfigError, match=r"model\.path=.*: damaged: model\.safetensors: .*remove manifest\.json"):

@@ -184,7 +184,7 @@ def test_many_initial_members_need_a_larger_pool(tmp_path: Path) -> None:
     setup.fsp.initial = [{"path": str(tmp_path / "exports"), "start": 15}]
     check(setup)
     setup.fsp.initial = [{"path": str(tmp_path / "exports"), "start": "soon"}]
-    with pytest.raises(ConfigError, match=r"fsp\.initial: path: start=soon: must be a whole number"):
+    with pytest.raises(ConfigError, match=r"fsp\.initial: path=.*: start=soon: must be a whole number"):
         check(setup)
     setup.fsp.initial, setup.actor_rollout_ref.model.lora_rank = [{"path": str(tmp_path / "exports"), "size": 1}], 8
     with pytest.raises(ConfigError, match=r"is a whole model, and the policy a LoRA adapter"):
