@@ -75,6 +75,7 @@ def test_a_tiny_model_is_made_for_what_is_trained_and_what_is_validated_also_if_
                 "games": ["TicTacToe", "KuhnPoker"],
                 "validation": {"games": validated},
                 "embedded_model": "tiny",
+                "trainer": {"resume_mode": "disable", "default_local_dir": "nowhere"},
                 "prompt": {"template": "plain"},
             }
         )
@@ -90,6 +91,7 @@ def test_a_game_that_no_tiny_model_is_made_for_comes_with_the_command_that_train
             "games": ["Nim", "LiarsDice"],
             "validation": {"games": None},
             "embedded_model": "tiny",
+            "trainer": {"resume_mode": "disable", "default_local_dir": "nowhere"},
             "prompt": {"template": "chat"},
         }
     )

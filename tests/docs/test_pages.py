@@ -94,6 +94,9 @@ def composed() -> list[tuple[str, ...]]:
 def test_a_command_composes(words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the program does it, which refuses keys that nobody reads."""
     monkeypatch.chdir(tmp_path)
+    # the extension that a page lets its reader write
+    (tmp_path / "my_norms.py").write_text("from recipe.spiral.extensions import Extension\n")
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "argv", list(words))
     for config, _ in compose(PROGRAMS[words[0]]):
         OmegaConf.to_container(config, resolve=True)

@@ -335,7 +335,7 @@ def test_without_opponents_everybody_plays_himself(tmp_path: Path) -> None:
     ("entries", "message"),
     [
         ("random", "must be a list"),
-        ([{"share": 0.1}], "each must be"),
+        ([{"share": 0.1}], "must be {kind: random"),
         ([{"kind": "random", "share": 1.5}], "share=1.5: must be a share from 0 to 1"),
         ([{"kind": "random", "share": 0.1}, {"kind": "random", "share": 0.1}], "random is there twice"),
         ([{"kind": "random", "share": 0.6}, {"kind": "perfect", "share": 0.6}], "shares sum to 1.2"),

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from ..entries import entry_of
 from ..opponents.engine_settings import EngineSettings, has_adapter
 from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponents
-from ..opponents.kinds import check
+from ..opponents.kinds import check, entry_of
 from ..opponents.league import League, given
 from ..opponents.members import snapshot_step
 from ..opponents.model_files import check_unchanged, is_hub_id

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..entries import entry_of
 from ..games import resolve
 from ..players.records import SELF_PLAY
 from ..players.seats import POOL
-from .kinds import OURS, kinds
+from .kinds import OURS, entry_of, kinds
 
 #: A model that the run serves itself, in an engine beside the policy's.
 MODEL = "model"

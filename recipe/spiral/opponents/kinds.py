@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from ..extensions import Kind, loaded
@@ -67,3 +68,19 @@ def check(
     make_player(kind, settings, known=known)
     for game_id in game_ids:
         known[kind].check_game(game_id)
+
+
+@contextmanager
+def entry_of(setting: str, entry: Any) -> Iterator[None]:
+    """Name an entry in what the block raises: by its name, or what else tells it from the others.
+
+    Raises:
+        ValueError: of the block's own class. A message that begins with the setting names the entry itself.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if str(error).startswith(f"{setting}: "):
+            raise
+        given = [entry.get(key) for key in ("name", "id", "path", "kind")] if isinstance(entry, Mapping) else []
+        raise type(error)(f"{setting}: {next(filter(None, given), entry)}: {error}") from error

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ....entries import entry_of
 from ....games import resolve
+from ....opponents.kinds import entry_of
 from ....players.prompts import check_style, get_template
 from ....processes.masking import without_secrets
 from ....processes.terminal import visible
