@@ -51,14 +51,20 @@ _MOVING = (
 #: What the figures of an experiment do not show, where the tables alone would mislead.
 _REMARKS: dict[str, Sequence[str]] = {
     "pool": (
-        "This says nothing about pools, because every arm is saturated: with the KL loss near NashConv at rest, "
-        "without it at 0.667, the least of a policy that never folds.",
+        "This says nothing about pools ([another run](moving_reference.md) does): every arm is saturated, with the KL "
+        "loss near NashConv at rest, without it at 0.667, the least of a policy that never folds.",
     ),
     "regularised": (
         "NashConv 0.667 is the least of a policy that never folds; it may still bet by its card. Folds disappear "
         "first, because against uniform play a call gains on average over the cards.",
     ),
-    "moving_reference": (_MOVING, "The differences are of the better one, the policy or the reference, of each run."),
+    "moving_reference": (
+        _MOVING,
+        "The differences are of the better one, the policy or the reference, of each run.",
+        "Learning rate, momentum and coefficient were chosen for the first arm, on warm starts 0 to 2; others may do "
+        "better with their own. Warm start 4 had never been used: there the first arm's reference has 0.062, with "
+        "baselines by observation 0.033.",
+    ),
     "equilibrium": (
         _MOVING,
         "At a constant learning rate the policy goes on moving around its mean. The result is the mean: the reference.",
