@@ -267,7 +267,6 @@ EXPERIMENTS = (
     "kuhn",
     "kuhn_long",
     "first_games",
-    "first_games_tictactoe",
     "tictactoe",
     "tictactoe_lines",
     "tictactoe_moving",
