@@ -269,7 +269,7 @@ EXPERIMENTS = (
     "first_games",
     "tictactoe",
     "tictactoe_lines",
-    "tictactoe_moving",
+    "tictactoe_long",
     "regularised",
     "moving_reference",
     "equilibrium",
