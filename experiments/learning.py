@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -39,16 +39,19 @@ from experiments.result import (
 )
 from experiments.tabular_methods import at_the_end
 from experiments.targets import OF
-from recipe.spiral.lab.evaluation.outputs.points import Point, average_policy, points_of
+from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV, Point, average_policy, points_of
 from recipe.spiral.lab.models import tiny
 from recipe.spiral.lab.sweep.jobs import Job, State
 from recipe.spiral.lab.sweep.runner import Sweep
 from recipe.spiral.rollouts.schedule import parse_games
+from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 from recipe.spiral.storage.record_folder import RecordFolder
 
 MODULE = "experiments.learning"
 #: The name of a run in its evaluation.
 RUN = "run"
+#: What main_spiral's validation calls NashConv of a reference that moves.
+OF_REFERENCE = "val-core/KuhnPoker/reference/nash_conv"
 #: What can train: the real trainer, or the quick loop.
 QUICK = "quick"
 LOOPS = ("verl", QUICK)
@@ -148,7 +151,7 @@ def _arguments(config: Mapping[str, Any], overrides: Sequence[str]) -> list[str]
         f"trainer.save_freq={config['every']}",
         "trainer.max_actor_ckpt_to_keep=null",
         # checkpoints are measured afterwards, and more closely
-        "trainer.test_freq=-1",
+        f"trainer.test_freq={config['test_freq']}",
         "trainer.val_before_train=false",
     ]
 
@@ -212,7 +215,7 @@ def measured_curve(run: Run, config: Mapping[str, Any]) -> Curve:
     """
     games, trained = games_until(run), run.trained_config
     results = measure(run, config)
-    points = _points(results, games)
+    points = [_with_reference(point, run.folder) for point in _points(results, games)]
     names = {name for point in points for name in point.measures}
     if partial := sorted(name for name in names if any(name not in point.measures for point in points)):
         raise Failed(
@@ -234,6 +237,19 @@ def _points(results: Mapping[str, Any], games: Callable[[int], int]) -> list[Poi
             name = f"{row['game']}, player {row['role']}, {row['opponent']}: reward"
             by_policy[row["policy"]][name] = row["reward"]["value"]
     return points
+
+
+def _with_reference(point: Point, folder: Path) -> Point:
+    """The point with NashConv of a reference that moves, where the run's validation had it; it begins as the policy."""
+    found = {
+        logged.step: float(value)
+        for logged, _ in read_metrics(folder / METRICS)
+        if (value := logged.metrics.get(OF_REFERENCE)) is not None
+    }
+    if found:
+        found.setdefault(0, point.measures[NASH_CONV])
+    moved = {REFERENCE: found[point.step]} if point.step in found else {}
+    return replace(point, measures={**point.measures, **moved})
 
 
 def measure(run: Run, config: Mapping[str, Any]) -> dict[str, Any]:

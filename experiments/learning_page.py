@@ -48,6 +48,7 @@ _MOVING = (
     "(`experiments/tabular_methods.py`); it does not separate what chance in games, shared weights and the optimizer "
     "cost."
 )
+_MEAN = "At a constant learning rate the policy goes on moving around its mean. The result is the mean: the reference."
 #: What the figures of an experiment do not show, where the tables alone would mislead.
 _REMARKS: dict[str, Sequence[str]] = {
     "pool": (
@@ -65,10 +66,8 @@ _REMARKS: dict[str, Sequence[str]] = {
         "better with their own. Warm start 4 had never been used: there the first arm's reference has 0.062, with "
         "baselines by observation 0.033.",
     ),
-    "equilibrium": (
-        _MOVING,
-        "At a constant learning rate the policy goes on moving around its mean. The result is the mean: the reference.",
-    ),
+    "equilibrium": (_MOVING, _MEAN),
+    "equilibrium_verl": (_MOVING, _MEAN, "The quick loop has [three seeds and four models](equilibrium.md)."),
     "kuhn_long": (
         "The target 0.056 was meant as the least NashConv of a policy that ignores the bets. That was wrong: such a "
         "policy must also know which of its turns it is. By card and seat alone the least is 0.138.",
@@ -273,6 +272,7 @@ EXPERIMENTS = (
     "regularised",
     "moving_reference",
     "equilibrium",
+    "equilibrium_verl",
     "baselines",
     "spin_kuhn",
     "spin_kuhn_verl",
