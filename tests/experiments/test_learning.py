@@ -21,6 +21,7 @@ from recipe.spiral.lab.evaluation.outputs.points import Point, average_policy, p
 from recipe.spiral.lab.sweep.jobs import State
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.storage.record_folder import RecordFolder
 
 CONFIGS = Path(learning.__file__).with_name("config")
@@ -60,7 +61,7 @@ def results(steps: tuple[int, ...], nash_conv: float) -> dict[str, Any]:
         figures = {"nash_conv": value, "nash_conv_as_judged": value + 0.1, "illegal_in_play": 0.01}
         return {"policy": policy, "game": "KuhnPoker", "illegal": [0.02, 0.03], **figures}
 
-    rows = [row(f"run/step_{step:06d}", nash_conv / step) for step in reversed(steps)]
+    rows = [row(f"run/step_{step:06d}", nash_conv / (step or 10)) for step in reversed(steps)]
     rows += [row(f"run, average of {len(steps)}", 0.2), row("(uniform play)", 11 / 12)]
     return {"exploitability": rows, "optimality": [], "results": [], "benchmarks": {}}
 
@@ -211,6 +212,23 @@ def test_what_only_some_checkpoints_have_is_no_curve(tmp_path: Path, monkeypatch
     measured["results"].append({**games_row("run/step_000020", 0, 0.5), "opponent": "run/step_000010"})
     with pytest.raises(Failed, match=r"self-play, seed 0: .* Nim, player 0, run/step_000010: draw, .*measure_last"):
         learning.measured_curve(run, settings)
+
+
+def test_a_reference_that_moves_is_measured_by_the_runs_own_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = results((0, 10, 20), 10.0)
+    monkeypatch.setattr(learning, "measure", lambda run, config: measured)
+    settings = config(tmp_path, seeds=[0])
+    (run,) = plan(settings)
+    run.folder.mkdir(parents=True)
+    (run.folder / "config.yaml").write_text(RUN.replace("BATCH", "100"))
+    metrics = MetricsFile(run.folder)
+    for step in (10, 20):
+        metrics.log({"games/count": 100}, step)
+        metrics.log({"val-core/KuhnPoker/reference/nash_conv": step / 100}, step)
+    points = learning.measured_curve(run, settings).points
+    assert [point.measures["NashConv of the reference"] for point in points] == [1.0, 0.1, 0.2]
 
 
 def test_points_come_in_the_order_of_their_steps() -> None:
