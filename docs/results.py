@@ -61,6 +61,13 @@ ROWS = (
     Row("tictactoe", "self-play", "TicTacToe", "won against random", by_role(TICTACTOE + "random: win")),
     Row("tictactoe", "self-play", "TicTacToe", "lost to perfect", by_role(TICTACTOE + "perfect: loss")),
     Row(
+        "tictactoe_long",
+        "KL 0.1 to the start",
+        "TicTacToe, quick loop",
+        "lost to perfect",
+        by_role(TICTACTOE + "perfect: loss"),
+    ),
+    Row(
         "three_games", "all three", "TicTacToe, one of three", "won against random", by_role(TICTACTOE + "random: win")
     ),
     Row(
