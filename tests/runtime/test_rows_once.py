@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import re
+import weakref
 from typing import Any
 
 import pytest
@@ -55,7 +57,8 @@ def test_micro_batches_are_the_same_and_rows_are_taken_apart_once(taken_apart: l
     expected, places = prepare_micro_batches(batch())
     assert len(expected) > 3 and taken_apart.count(len(LENGTHS)) == 3 * len(expected), "once for each micro-batch"
     taken_apart.clear()
-    made, places_again = prepare_micro_batches(with_rows(batch()))
+    with with_rows(batch()) as data:
+        made, places_again = prepare_micro_batches(data)
     assert taken_apart.count(len(LENGTHS)) == 1, "the logits, once; sequences of numbers are cut"
     assert places_again == places
     for one, other in zip(made, expected, strict=True):
@@ -66,7 +69,8 @@ def test_mini_batches_are_the_same(taken_apart: list[int]) -> None:
     options: dict[str, Any] = {"mini_batch_size": 5, "epochs": 2, "seed": 1, "dataloader_kwargs": {"shuffle": True}}
     expected = [*tu.make_iterator(batch(), **options)]
     taken_apart.clear()
-    made = [*tu.make_iterator(with_rows(batch()), **options)]
+    with with_rows(batch()) as data:
+        made = [*tu.make_iterator(data, **options)]
     assert len(made) == 4 and taken_apart.count(len(LENGTHS)) == 1
     for one, other in zip(made, expected, strict=True):
         assert_tensordict_eq(one, other)
@@ -74,10 +78,23 @@ def test_mini_batches_are_the_same(taken_apart: list[int]) -> None:
 
 def test_a_selection_knows_its_own_rows() -> None:
     """Not those of the batch that it was selected from."""
-    selected = tu.index_select_tensor_dict(with_rows(batch()), [3, 0])
+    with with_rows(batch()) as data:
+        selected = tu.index_select_tensor_dict(data, [3, 0])
+        moved = data.to(torch.device("cpu"), non_blocking=True)
     assert [row.tolist() for row in selected["input_ids"].unbind()] == [[300, 301, 302], [500, 501, 502, 503, 504]]
-    moved = with_rows(batch()).to(torch.device("cpu"), non_blocking=True)
     assert [len(row) for row in moved["input_ids"].unbind()] == LENGTHS
+
+
+@pytest.mark.parametrize("name", ["input_ids", "logits"])
+def test_a_batch_is_gone_after_its_use(name: str) -> None:
+    """Rows keep the tensor that they are cut from, where Python's search for garbage does not see it."""
+    data = batch()
+    gone = weakref.ref(data[name])
+    with with_rows(data) as known:
+        assert len(known[name].unbind()) == len(LENGTHS)
+    del data, known
+    gc.collect()
+    assert gone() is None
 
 
 def test_what_nobody_reads_is_left_out() -> None:
@@ -86,12 +103,14 @@ def test_what_nobody_reads_is_left_out() -> None:
     more = {"uid": ["a"] * len(LENGTHS), "multi_modal_inputs": [{"pixels": i} for i in range(len(LENGTHS))]}
     for name, values in {**more, "num_turns": [*range(len(LENGTHS))]}.items():
         tu.assign_non_tensor_stack(whole, name, values)
-    kept = with_rows(whole)
+    with with_rows(whole) as kept:
+        pass
     assert whole.keys() - kept.keys() == {"uid"}
     assert kept["num_turns"].tolist() == [*range(len(LENGTHS))]
     assert [image["pixels"] for image in kept["multi_modal_inputs"]] == [*range(len(LENGTHS))]
     assert tu.get(kept, "max_token_len_per_gpu") == 12
-    assert "num_turns" not in with_rows(batch().exclude("num_turns"))
+    with with_rows(batch().exclude("num_turns")) as kept:
+        assert "num_turns" not in kept
 
 
 def test_verl_reads_no_other_rows_that_are_no_tensors() -> None:
@@ -111,8 +130,9 @@ def test_rows_between_which_something_lies_are_torchs() -> None:
     """A part of each row of a larger tensor."""
     whole = torch.arange(20).view(4, 5)
     part = torch.nested.narrow(whole, 1, torch.tensor([0, 1, 2, 0]), torch.tensor([2, 1, 3, 5]), layout=torch.jagged)
-    [field] = with_rows({"ids": part}).values()
-    assert [row.tolist() for row in field.unbind()] == [[0, 1], [6], [12, 13, 14], [15, 16, 17, 18, 19]]
+    with with_rows({"ids": part}) as data:
+        rows = data["ids"].unbind()
+    assert [row.tolist() for row in rows] == [[0, 1], [6], [12, 13, 14], [15, 16, 17, 18, 19]]
 
 
 def test_policy_reference_and_critic_do_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ tensordict selects and copies row by row; the engines read none of it but images
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -25,29 +26,38 @@ class RowsOnceWorker(TrainingWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_mini_batch(self, data: Any) -> Any:
-        return super().train_mini_batch(with_rows(data))
+        with with_rows(data) as known:
+            return super().train_mini_batch(known)
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_batch(self, data: Any) -> Any:
-        return super().train_batch(with_rows(data))
+        with with_rows(data) as known:
+            return super().train_batch(known)
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def infer_batch(self, data: Any) -> Any:
-        return super().infer_batch(with_rows(data))
+        with with_rows(data) as known:
+            return super().infer_batch(known)
 
 
-def with_rows(data: Any) -> Any:
+@contextmanager
+def with_rows(data: Any) -> Iterator[Any]:
     """The batch without fields that nobody reads, whose nested tensors know their rows: ``unbind``, by which verl asks
-    for them, gives the same rows each time."""
+    for them, gives the same rows each time. Within this context only: rows keep their tensor in torch's C++, so that
+    a tensor that keeps them would stay for ever."""
     plain = {name for name, field in data.items() if isinstance(field, NonTensorStack)} - {_IMAGES}
     if plain:
         turns = {_TURNS: torch.as_tensor(tu.get(data, _TURNS))} if _TURNS in plain else {}
         data = data.exclude(*plain).update(turns)
-    for field in data.values():
-        if isinstance(field, torch.Tensor) and field.is_nested:
-            rows = _rows(field)
-            vars(field)["unbind"] = lambda dim=0, rows=rows: rows
-    return data
+    nested = [field for field in data.values() if isinstance(field, torch.Tensor) and field.is_nested]
+    for field in nested:
+        rows = _rows(field)
+        vars(field)["unbind"] = lambda dim=0, rows=rows: rows
+    try:
+        yield data
+    finally:
+        for field in nested:
+            vars(field).pop("unbind", None)
 
 
 def _rows(field: Any) -> Sequence[torch.Tensor]:
