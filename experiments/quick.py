@@ -11,6 +11,7 @@ the trainer does with ``asynchronous.max_staleness`` equal to that number, if no
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -49,7 +50,6 @@ from recipe.spiral.players.prompts import encoder
 from recipe.spiral.players.records import SELF_PLAY, GameRecord
 from recipe.spiral.players.seats import Seat
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.processes.garbage import leave_out_what_is_there
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.rollouts.schedule import parse_games, training_row
 
@@ -231,7 +231,7 @@ class _Run:
         measure(0)
         if self.league.due(0):
             self.league.join(0, self.model.save_pretrained)
-        leave_out_what_is_there()  # a third of a step would go into looking for garbage among all that was imported
+        gc.freeze()  # a third of a step would go into looking for garbage among all that was imported
         ahead = int(_ahead(self.config))
         batches = deque(self._play(step) for step in range(1, ahead + 1))
         for step in range(1, self.steps + 1):

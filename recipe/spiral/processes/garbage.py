@@ -15,18 +15,8 @@ def collect_less() -> None:
     Python looks at all objects again and again while their number grows. Of many games, which are all alive, that takes
     a third to two thirds of the time, and a look at all that was imported half a second.
     """
-    leave_out_what_is_there()
-    gc.set_threshold(*THRESHOLDS)
-
-
-def leave_out_what_is_there() -> None:
-    """Never look for garbage among the objects that are there by now.
-
-    Python looks at all others only once they are a quarter of those that it looked at last. Compared to all that was
-    imported that is almost never, and meanwhile circles of tensors, some with the activations of a batch, are kept.
-    """
     gc.freeze()
-    gc.collect()  # among none, with which the others are compared from now on
+    gc.set_threshold(*THRESHOLDS)
 
 
 def end_at_once() -> None:

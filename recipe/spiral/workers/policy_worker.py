@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, MutableMapping
 from typing import Any, NamedTuple
@@ -12,7 +13,6 @@ from verl.single_controller.base.decorator import Dispatch, register
 from verl.trainer.ppo.utils import Role
 from verl.workers.engine_workers import TrainingWorker
 
-from ..processes.garbage import leave_out_what_is_there
 from . import packed_attention  # noqa: F401  (registers it)
 from .mini_batch_worker import MiniBatchWorker
 from .reference import ReferenceWorker
@@ -34,7 +34,7 @@ class PolicyWorker(SnapshotWorker, ReferenceWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         os.environ.setdefault("DIST_INIT_METHOD", f"{SCHEME}://")  # verl's variable
         super().__init__(*args, **kwargs)
-        leave_out_what_is_there()  # to look through all that was imported would stop a step for half a second
+        gc.freeze()  # a collection of all that was imported would stop a step for half a second
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def on_each_rank(self, function: Callable[..., Any], *args: Any) -> Any:
