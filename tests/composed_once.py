@@ -80,8 +80,9 @@ def _merge_once(loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: I
 
 
 def _get_mode_if_set(hydra: Hydra, config_name: str, overrides: list[str]) -> Any:
-    """``hydra.mode`` is null unless somebody sets it; no config file of ours does."""
-    asked = any(override.lstrip("+~").startswith(("hydra.mode", "hydra/")) for override in overrides)
+    """``hydra.mode`` is null unless somebody sets it; no config file of ours does, and none of Hydra's for logging."""
+    given = [override.lstrip("+~") for override in overrides]
+    asked = any(each.startswith(("hydra.mode", "hydra/")) and "_logging=" not in each for each in given)
     return _get_mode(hydra, config_name, overrides) if asked else None
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parents[1]
 #: So that all can be looked for at once.
 MARK = "MARKED9"

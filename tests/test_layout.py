@@ -166,6 +166,7 @@ print(*names)
 """
 
 
+@pytest.mark.full
 def test_the_core_imports_where_nothing_is_added(tmp_path: Path) -> None:
     left_out = shutil.ignore_patterns("__pycache__", "shipped")
     shutil.copytree(RECIPE, tmp_path / "recipe" / "spiral", ignore=left_out)

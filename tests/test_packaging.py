@@ -33,6 +33,14 @@ def wheel(dist: Path) -> Path:
     return next(dist.glob("*.whl"))
 
 
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel as pip unpacks it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    zipfile.ZipFile(wheel).extractall(folder)
+    return folder
+
+
 def _recipe_files() -> set[str]:
     """The recipe's files, as paths from the project's root."""
     files = (ROOT / "recipe").rglob("*")
@@ -87,38 +95,34 @@ def test_sdist_is_enough_to_work_with(dist: Path) -> None:
         assert name in names
 
 
-def test_wheel_works_by_itself(wheel: Path, tmp_path: Path) -> None:
-    zipfile.ZipFile(wheel).extractall(tmp_path / "wheel")
-    where = _import_from(str(tmp_path / "wheel"), "import recipe.spiral as r; print(r.__file__)", tmp_path)
-    assert Path(where).is_relative_to(tmp_path / "wheel")
+def test_wheel_works_by_itself(installed: Path, tmp_path: Path) -> None:
+    where = _import_from(str(installed), "import recipe.spiral as r; print(r.__file__)", tmp_path)
+    assert Path(where).is_relative_to(installed)
 
 
-def test_wheel_merges_with_the_recipes_of_a_fork(wheel: Path, tmp_path: Path) -> None:
-    zipfile.ZipFile(wheel).extractall(tmp_path / "wheel")
+def test_wheel_merges_with_the_recipes_of_a_fork(installed: Path, tmp_path: Path) -> None:
     neighbour = tmp_path / "fork" / "recipe" / "other"
     neighbour.mkdir(parents=True)
     (neighbour / "__init__.py").touch()
-    path = os.pathsep.join([str(tmp_path / "fork"), str(tmp_path / "wheel")])
+    path = os.pathsep.join([str(tmp_path / "fork"), str(installed)])
     _import_from(path, "import recipe.other, recipe.spiral", tmp_path)
 
 
-def test_the_tiny_model_is_found_in_the_wheel(wheel: Path, tmp_path: Path) -> None:
+def test_the_tiny_model_is_found_in_the_wheel(installed: Path, tmp_path: Path) -> None:
     """A user of the wheel waits for no warm start."""
-    zipfile.ZipFile(wheel).extractall(tmp_path / "wheel")
     statement = (
         "from recipe.spiral.lab.models import embedded; print(embedded('tiny', ['TicTacToe', 'KuhnPoker'], 'chat'))"
     )
-    folder = Path(_import_from(str(tmp_path / "wheel"), statement, tmp_path))
-    assert folder.is_relative_to(tmp_path / "wheel") and (folder / "model.safetensors").is_file()
+    folder = Path(_import_from(str(installed), statement, tmp_path))
+    assert folder.is_relative_to(installed) and (folder / "model.safetensors").is_file()
 
 
-def test_presets_come_with_the_wheel(wheel: Path, tmp_path: Path) -> None:
+def test_presets_come_with_the_wheel(installed: Path, tmp_path: Path) -> None:
     """From any directory; and a typo is one line."""
-    zipfile.ZipFile(wheel).extractall(tmp_path / "wheel")
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "recipe.spiral.main_spiral", "hardware=cpu", *arguments]
-        env = {**os.environ, "PYTHONPATH": str(tmp_path / "wheel")}
+        env = {**os.environ, "PYTHONPATH": str(installed)}
         return subprocess.run(command, capture_output=True, text=True, timeout=120, env=env, cwd=tmp_path)
 
     composed = run("+experiment=kuhn", "--cfg", "job")

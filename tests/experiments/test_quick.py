@@ -448,6 +448,7 @@ def test_what_it_cannot_do_is_refused(tmp_path: Path, overrides: list[str], mess
         check(kuhn_config(tmp_path, *overrides))
 
 
+@pytest.mark.e2e
 def test_runs_end_with_who_started_them(model_folder: Path, tmp_path: Path) -> None:
     overrides = ["loop=quick", "seeds=[0]", "steps=100000", "every=100000", f"work={tmp_path / 'work'}"]
     config = ["--config-dir", "config", "+experiment=kuhn", f"actor_rollout_ref.model.path={model_folder}"]

@@ -68,6 +68,7 @@ def test_a_variant_is_a_game_of_its_own(home: Path) -> None:
 
 
 @needs_words
+@pytest.mark.full
 def test_the_example_in_the_repository_is_tested_with_the_others(home: Path, tmp_path: Path) -> None:
     copy = tmp_path / "repository"
     for name in ("recipe", "tests"):

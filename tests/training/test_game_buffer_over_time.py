@@ -116,7 +116,7 @@ def audited(most: int, batch: int, strategy: str) -> InFlight:
 
 
 @pytest.mark.parametrize("strategy", ["wait", "drop"])
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 2**16),
     batch=st.sampled_from([2, 4, 8]),

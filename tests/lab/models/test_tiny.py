@@ -41,7 +41,10 @@ SMALL: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def small(of_the_session: Path) -> Path:
     """A very small model that was trained for a few steps."""
-    return tiny.ensure(ALL, cache=of_the_session / "models", **SMALL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiny, "POSITION_GAMES", 300)  # to play thousands takes longer than all else here
+        patch.setattr(tiny, "MADE_UP", 200)
+        return tiny.ensure(ALL, cache=of_the_session / "models", **SMALL)
 
 
 @pytest.fixture(scope="module")

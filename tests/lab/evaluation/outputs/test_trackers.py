@@ -159,6 +159,7 @@ with clean_run(folder):
 """
 
 
+@pytest.mark.e2e
 def test_weights_and_biases_takes_them_without_a_word_of_its_own(run: Path) -> None:
     folder = run.parent / "eval"
     (folder / "results.json").write_text(json.dumps(results()))
