@@ -20,12 +20,12 @@ def end_tokens(model: str | Path, tokenizer_eos: int | None = None) -> frozenset
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
     if tokenizer_eos is None:
-        tokenizer_eos = AutoTokenizer.from_pretrained(model).eos_token_id
+        tokenizer_eos = AutoTokenizer.from_pretrained(model, trust_remote_code=False).eos_token_id
     try:
         generation = GenerationConfig.from_pretrained(model)
     except OSError:  # there is none
         try:
-            generation = GenerationConfig.from_model_config(AutoConfig.from_pretrained(model))
+            generation = GenerationConfig.from_model_config(AutoConfig.from_pretrained(model, trust_remote_code=False))
         except (OSError, ValueError):  # no config either, or one that needs code of its own
             generation = GenerationConfig()
     configured = generation.eos_token_id
