@@ -96,6 +96,20 @@ def test_a_kill_inside_the_first_save_leaves_what_is_whole(tmp_path: Path) -> No
     assert check_resumable(tmp_path, 1) is None, "verl by itself may have written half of one"
 
 
+def test_a_tracker_that_names_an_older_step_takes_no_games_away(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    newer = save(tmp_path, 20)
+    name_latest(tmp_path, 10)
+    assert check_resumable(tmp_path, 1, reached=19) == 10, "a run that went back, whose games of step 20 are gone"
+    with pytest.raises(BrokenCheckpoint, match=r"names step 10, and global_step_20 .*_path=.*_20; .*_path=.*_10$"):
+        check_resumable(tmp_path, 1, reached=20)
+    (tmp_path / UNFINISHED).mkdir()
+    assert check_resumable(tmp_path, 1, reached=20) == 10, "a kill inside a save"
+    (tmp_path / UNFINISHED).rmdir()
+    (newer / "data.pt").unlink()
+    assert check_resumable(tmp_path, 1, reached=20) == 10, "the newer one is damaged"
+
+
 @pytest.mark.parametrize(
     "text", [None, "", "  ", "1x", "-1", "1_0", "\udcff", "\u0663", "9" * 5000, "a link", "a folder"]
 )
