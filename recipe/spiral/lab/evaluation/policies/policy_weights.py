@@ -21,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from ....games import id_of
 from ....opponents.model_files import check_unchanged, missing_files
 from ....players.seeds import derive_seed
+from ....processes.terminal import visible
 from ....storage.checkpoints import config_file
 from ....storage.disk import write_whole
 from ....storage.manifest import changed_files
@@ -142,7 +143,7 @@ def exported(checkpoint: Path, cache: Path) -> Path:
     except (OSError, ValueError):
         same = False
     if not same or missing_files(target) or changed_files(target):
-        print(f"exporting {checkpoint}", flush=True)
+        print(visible(f"exporting {checkpoint}"), flush=True)
         export(checkpoint, target, force=True)
         write_whole(note, json.dumps(state) + "\n")
     return target
