@@ -22,6 +22,7 @@ from recipe.spiral.storage.checkpoints import (
     latest,
     missing_parts,
     name_latest,
+    ranks_of,
     read_state,
     reference_file,
     seal,
@@ -251,6 +252,15 @@ def test_a_checkpoint_of_another_number_of_ranks_is_refused_with_both(tmp_path: 
         match=rf"^trainer\.n_gpus_per_node x trainer\.nnodes=4: cannot go on from {folder}, .* by 2 rank",
     ):
         check_resumable(tmp_path, 4)
+
+
+@pytest.mark.parametrize(
+    ("noted", "ranks"), [("3e9", 2**16), ("1e999", 2), ("-1", 1), ("4", 4), ("null", 2), ("[" * 100_000, 2)]
+)
+def test_a_note_of_any_number_of_ranks_is_read(tmp_path: Path, noted: str, ranks: int) -> None:
+    folder = save(tmp_path, 10, ranks=2)
+    (folder / "actor" / "fsdp_config.json").write_text(f'{{"world_size": {noted}}}')
+    assert ranks_of(folder) == ranks and (ranks == 2) == (not missing_parts(folder, ranks_of(folder)))
 
 
 def test_state_survives(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ EXPORTED = "spiral.yaml"
 TRACKER = "latest_checkpointed_iteration.txt"
 #: Is there while a checkpoint is written.
 UNFINISHED = "unfinished"
+#: A note may say any number, and each has files that are looked for.
+_MOST_RANKS = 2**16
 _AFRESH = "start afresh with trainer.resume_mode=disable, or with another run_dir"
 
 
@@ -115,10 +117,11 @@ def ranks_of(folder: Path) -> int:
     """The number of ranks that wrote a checkpoint, from verl's note, or else from the files' names."""
     try:
         noted = json.loads(real(folder / "actor" / "fsdp_config.json").read_bytes())
-        return max(1, int(noted["world_size"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        ranks = int(noted["world_size"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         names = (re.search(r"_world_size_(\d+)_rank_", file.name) for file in folder.glob("actor/*.pt"))
-        return max((int(name[1]) for name in names if name), default=1)
+        ranks = max((int(name[1]) for name in names if name), default=1)
+    return min(max(1, ranks), _MOST_RANKS)
 
 
 def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
