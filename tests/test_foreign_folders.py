@@ -205,6 +205,13 @@ def test_what_a_config_asks_of_the_readers_environment_is_missing(
     assert len(written) > 10 and not [file for file in written if KEY.encode() in file.read_bytes()]
 
 
+def test_the_report_is_not_written_where_a_runs_link_leads(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, before = place / "outputs" / "run", {*place.iterdir()}
+    (run / "report").symlink_to(place)
+    assert report([str(run)]) == 2 and "report: is a link" in capsys.readouterr().err
+    assert {*place.iterdir()} == before
+
+
 def test_the_report_shows_nothing_that_a_link_leads_to(place: Path) -> None:
     run, evaluation = place / "outputs" / "run", place / "outputs" / "run" / "evaluation"
     evaluation.mkdir()
