@@ -74,6 +74,9 @@ def secrets_of(config: DictConfig) -> dict[str, str]:
         if in_clear:
             with suppress(OmegaConfBaseException):
                 found.setdefault(str(OmegaConf.select(config, place) if "${" in text else text), MASK)
+        for inside in _IN_TEXT.finditer(text) if name else ():
+            if is_secret(inside[1] or "key"):
+                found.setdefault(inside[3] or inside[4], MASK)
     return {value: instead for value, instead in found.items() if len(value) >= _SHORTEST}
 
 

@@ -431,9 +431,9 @@ def test_the_key_is_nowhere(serve: Serve, caplog: pytest.LogCaptureFixture, numb
     assert KEY[:12] not in caplog.text
 
 
-@pytest.mark.parametrize("quoted", [KEY, "another-key-in-the-body"])
+@pytest.mark.parametrize("quoted", [KEY, "another-key-in-the-body", "a-key-1-in-JSON"])
 def test_an_answer_that_quotes_a_key_is_kept_without_it(serve: Serve, quoted: str) -> None:
-    body = {"headers": [{"x-api-key": "another-key-in-the-body"}]}
+    body = {"headers": [{"x-api-key": "another-key-in-the-body"}], "metadata": '{"token": "a-key-1-in-JSON"}'}
     who = player(serve(good(completion(f"{quoted} \\boxed{{[4]}}"))), extra_body=body)
     assert respond(who).text == "*** \\boxed{[4]}"
     with pytest.raises(PlayerFailure, match=r"wrong key \*\*\*$"):
