@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,18 +16,23 @@ import yaml
 from omegaconf import OmegaConf
 
 from recipe.spiral.export.source import Source
+from recipe.spiral.export.weights import empty_model
 from recipe.spiral.export.writing import card, continuation, write_settings
 from recipe.spiral.games import outside
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.evaluation.outputs.evaluation_trackers import log_results
 from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
-from recipe.spiral.lab.evaluation.policies.policy_weights import run_of
+from recipe.spiral.lab.evaluation.policies.policy_weights import read_tokenizer, run_of
+from recipe.spiral.lab.evaluation.policies.scored import load
 from recipe.spiral.lab.models import embedded
+from recipe.spiral.lab.planning.model_size import measure
 from recipe.spiral.lab.play.seats_taken import _rules
 from recipe.spiral.lab.report.__main__ import main as report
 from recipe.spiral.lab.report.bundle import Bundle
+from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.storage.record_folder import RecordFolder
-from recipe.spiral.storage.run_config import load_config, setting
+from recipe.spiral.storage.run_config import load_config
+from recipe.spiral.workers.engine.fitting import check_fits
 from tests.games.own import PENNIES
 from tests.made_runs import write_run
 
@@ -118,6 +126,26 @@ def test_export_and_evaluation_take_what_a_config_says_of_a_game_and_run_none(pl
     assert not (place / RAN).exists()
 
 
+def test_a_models_own_code_is_not_run_and_nobody_is_asked(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is said of trust, transformers asks on the terminal."""
+    model = Path(shutil.copytree(embedded("tiny", games=["KuhnPoker"], template="chat"), place / "model"))
+    (model / "generation_config.json").unlink()
+    (model / "code.py").write_text(f"open({RAN!r}, 'w').close()\n")
+    for name, own in (("config", {"model_type": "own"}), ("tokenizer_config", {"tokenizer_class": "Own"})):
+        file = model / f"{name}.json"
+        code = {"AutoConfig": "code.Own", "AutoModelForCausalLM": "code.Own", "AutoTokenizer": ["code.Own", None]}
+        file.write_text(json.dumps({**json.loads(file.read_text()), **own, "auto_map": code}))
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "y")
+    for read in (
+        *(read_tokenizer, end_tokens, partial(end_tokens, tokenizer_eos=1), empty_model, load),
+        *(partial(check_fits, model=model), measure),
+    ):
+        with suppress(ValueError):
+            read(model)
+    assert not asked and not (place / RAN).exists()
+
+
 def test_a_name_in_the_working_directory_is_no_installed_packages(place: Path) -> None:
     assert "Nim2" not in outside.installed()
 
@@ -177,10 +205,11 @@ def test_what_a_config_asks_of_the_readers_environment_is_missing(
     assert len(written) > 10 and not [file for file in written if KEY.encode() in file.read_bytes()]
 
 
-def test_references_within_a_config_stay(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("run_dir: /x\ntrainer: {a: '${run_dir}/c'}\nkey: '${oc.env:HOME}'\n")
-    read = load_config(tmp_path / "config.yaml")
-    assert (setting(read, "trainer.a"), setting(read, "key"), setting(read, "run_dir")) == ("/x/c", None, "/x")
+def test_the_report_is_not_written_where_a_runs_link_leads(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, before = place / "outputs" / "run", {*place.iterdir()}
+    (run / "report").symlink_to(place)
+    assert report([str(run)]) == 2 and "report: is a link" in capsys.readouterr().err
+    assert {*place.iterdir()} == before
 
 
 def test_the_report_shows_nothing_that_a_link_leads_to(place: Path) -> None:

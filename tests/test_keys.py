@@ -27,6 +27,7 @@ API = ",".join(
         f"  , secret: ${{oc.env:NOT_SET,{MARK}-default}}"
         f"  , headers: [{{x-api-key: {MARK}-clear}}, {{Authorization: 'Bearer {MARK}+/=more'}}]"
         f'  , password: "{MARK}\'s quoted"'
+        f'  , metadata: \'{{"access_token": "{MARK}-json"}}\''
         "  , credentials: {here: ${environment.GIVEN_API_KEY}}}",
     ]
 )
@@ -69,6 +70,12 @@ def test_a_run_that_is_planned_or_refused(tmp_path: Path, more: list[str]) -> No
     given = [f"opponents=[{{{API}, share: 0.1}}]", "run_dir=r"]
     _, printed = run(tmp_path, "-m", "recipe.spiral.main_spiral", *given, *GIVEN, *more)
     assert_no_key(tmp_path, printed, *([] if "dry" in more[0] else ["r/.hydra/*.yaml"]))
+
+
+def test_a_command_line_that_cannot_be_read(tmp_path: Path) -> None:
+    status, printed = run(tmp_path, "-m", "recipe.spiral.main_eval", f"opponents=[{{{API}", "eval_dir=e", *GIVEN)
+    assert status == 2 and "put the argument in single quotes" in printed
+    assert_no_key(tmp_path, printed)
 
 
 def test_a_sweep(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from recipe.spiral import checks
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks.verls import check_late, has_critic
 from recipe.spiral.storage.checkpoints import STATE_FILE, TRACKER, write_state
+from recipe.spiral.storage.metrics_file import MetricsFile
 from tests.made_configs import config, with_vllm_and_gpus
 from tests.storage.test_checkpoints import save, state
 
@@ -499,6 +500,17 @@ def test_no_run_begins_anew_beside_a_checkpoint_that_nothing_names(tmp_path: Pat
     with pytest.raises(ConfigError, match=r"^.*latest_checkpointed_iteration\.txt: names no checkpoint.*write 10 into"):
         check(config(tmp_path, *told))
     check(config(tmp_path, "trainer.resume_mode=disable"))
+
+
+def test_a_start_goes_back_only_where_it_is_told_to(tmp_path: Path) -> None:
+    older, newer = (save(tmp_path / "run" / "checkpoints", step) for step in (10, 20))
+    (older.parent / TRACKER).write_text("10")
+    check(config(tmp_path))
+    MetricsFile(tmp_path / "run").log({"a": 1}, 20)
+    with pytest.raises(ConfigError, match=r"names step 10, and global_step_20 beside it is whole"):
+        check(config(tmp_path))
+    for folder in (older, newer):
+        check(config(tmp_path, "trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"))
 
 
 def test_a_checkpoint_can_be_named(tmp_path: Path) -> None:

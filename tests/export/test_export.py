@@ -22,7 +22,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 
 from recipe.spiral.export import Different, ExportError, lora, writing
 from recipe.spiral.export.__main__ import main
-from recipe.spiral.export.source import Source
+from recipe.spiral.export.source import HUGGINGFACE, Source
 from recipe.spiral.export.weights import join, whole_model
 from recipe.spiral.export.writing import verify_model
 from recipe.spiral.storage.cache import is_intact
@@ -569,6 +569,21 @@ def test_a_damaged_config(run: Path, tmp_path: Path, config: bytes, capsys: pyte
 def test_a_damaged_tracker(run: Path, tmp_path: Path, tracker: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     (run / "checkpoints" / TRACKER).write_bytes(tracker)
     assert main([str(run), str(tmp_path / "out")]) == 0
+
+
+def test_an_adapters_config_beside_a_whole_model_is_no_part_of_the_export(run: Path, tmp_path: Path) -> None:
+    """transformers would load the base model that it names, and not the weights."""
+    (checkpoint(run) / HUGGINGFACE / "adapter_config.json").write_text('{"base_model_name_or_path": "another/model"}')
+    assert main([str(run), str(tmp_path / "out"), "--verify"]) == 0
+    assert not (tmp_path / "out" / "adapter_config.json").exists()
+
+
+@pytest.mark.parametrize("text", ["[]", '{"model_type": "qwen3", "vocab_size": "x"}', '{"model_type": 5}'])
+def test_a_models_config_that_is_none(run: Path, tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = checkpoint(run) / HUGGINGFACE / "config.json"
+    file.write_text(text)
+    assert main([str(run), str(tmp_path / "out")]) == 2
+    assert (said := capsys.readouterr().err).startswith(f"spiral: {file}: ") and said.count("\n") == 1
 
 
 def test_weights_that_do_not_fit(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

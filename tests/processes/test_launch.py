@@ -306,6 +306,11 @@ def test_a_folder_is_one_runs(tmp_path: Path) -> None:
         first.wait()
 
 
+def test_a_pipe_in_the_place_of_a_lock_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / launch.LOCK)
+    assert not is_in_use(tmp_path)
+
+
 def test_a_folder_without_locks_is_refused_unless_the_user_takes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

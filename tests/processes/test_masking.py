@@ -84,6 +84,38 @@ def test_a_password_in_an_address_is_masked() -> None:
     assert without_secrets(f"git+https://{KEY}@host/v1?sig={KEY}&a=1") == "git+https://***@host/v1?sig=***&a=1"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f'{{"api_key": "{KEY}", "n": 1}}', '{"api_key": "***", "n": 1}'),
+        (f'{{\\"api_key\\": \\"{KEY}\\"}}', '{\\"api_key\\": \\"***\\"}'),
+        (f"opponents=[{{extra_body: {{api_key: {KEY}}}", "opponents=[{extra_body: {api_key: ***}"),
+        ('password: "my 2 words\' sum", n: 1', 'password: "***", n: 1'),
+        (f'api_key: "{KEY}', 'api_key: "***'),
+        (f"+environment.MY_TOKEN={KEY} more", "+environment.MY_TOKEN=*** more"),
+        (f"-H 'Authorization: Bearer {KEY}+/='", "-H 'Authorization: Bearer ***'"),
+        (f"says: bearer {KEY}", "says: bearer ***"),
+        *(
+            (text, text)
+            for text in (
+                "max_tokens=81920000",
+                "KeyError: 'global_step_10'",
+                "data.prompt_key=question",
+                '"key": "${oc.env:K9}"',
+            )
+        ),
+    ],
+)
+def test_a_key_in_a_text_is_masked_where_a_fields_name_tells(text: str, shown: str) -> None:
+    assert without_secrets({"extra_body": {"metadata": text}, text: [text]}) == {
+        "extra_body": {"metadata": shown},
+        shown: [shown],
+    }
+    assert without_secrets({"extra_body": {"password": f"https://a:b@c token={KEY} rest"}}) == {
+        "extra_body": {"password": "***"}
+    }
+
+
 def test_a_key_is_neither_printed_nor_tracked(
     key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

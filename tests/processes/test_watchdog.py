@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -104,6 +105,48 @@ def test_a_trainer_that_lost_ray_ends_with_a_line(tmp_path: Path, answers: list[
     answers += [GONE]
     cause = watched(tmp_path, seconds=10)
     assert cause is not None and cause.startswith("the trainer has lost Ray (RaySystemError: ")
+
+
+class StandsStill(threading.Event):
+    """What a watchdog waits with, in a process that is stopped once."""
+
+    seconds = 0.0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        time.sleep(self.seconds)
+        self.seconds = 0.0
+        return super().wait(timeout)
+
+
+@pytest.mark.parametrize("action", ["warn", "stop", "off"])
+def test_a_trainer_that_was_stopped_itself_blames_nobody(
+    tmp_path: Path, answers: list[Any], monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    answers += [None]
+    late, ready = [3], watchdog.ray.wait
+    dog = Watchdog(
+        {"policy worker 0": SimpleNamespace(__ray_ready__=SimpleNamespace(remote=itertools.count().__next__))},
+        tmp_path,
+        0.01,
+        on_silence=action,
+    )
+    dog._stop = StandsStill()
+
+    def wait(refs: list[int], **options: Any) -> tuple[list[int], list[int]]:
+        if dog._stop.seconds or late[0] == 0:
+            return ready(refs)
+        late[0] -= 1  # the answers come a moment after it goes on
+        return [], refs
+
+    monkeypatch.setattr(watchdog.ray, "wait", wait)
+    monkeypatch.setattr(watchdog, "FIRST", 0.5)
+    dog._stop.seconds = 1.2
+    dog.start()
+    time.sleep(2)
+    dog.stop()
+    lines = (tmp_path / LOG).read_text().splitlines() if (tmp_path / LOG).exists() else []
+    said = ["the trainer itself stood still for 1s: it was stopped, or had no time"]
+    assert lines == (said if action != "off" else []) and not (tmp_path / CAUSE).exists()
 
 
 @pytest.mark.parametrize("action", ["warn", "stop", "off"])

@@ -22,6 +22,7 @@ from recipe.spiral.storage.checkpoints import (
     latest,
     missing_parts,
     name_latest,
+    ranks_of,
     read_state,
     reference_file,
     seal,
@@ -94,6 +95,20 @@ def test_a_kill_inside_the_first_save_leaves_what_is_whole(tmp_path: Path) -> No
     assert check_resumable(tmp_path, 1) == latest(tmp_path) == 10
     (half / "data.pt").unlink()
     assert check_resumable(tmp_path, 1) is None, "verl by itself may have written half of one"
+
+
+def test_a_tracker_that_names_an_older_step_takes_no_games_away(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    newer = save(tmp_path, 20)
+    name_latest(tmp_path, 10)
+    assert check_resumable(tmp_path, 1, reached=19) == 10, "a run that went back, whose games of step 20 are gone"
+    with pytest.raises(BrokenCheckpoint, match=r"names step 10, and global_step_20 .*_path=.*_20; .*_path=.*_10$"):
+        check_resumable(tmp_path, 1, reached=20)
+    (tmp_path / UNFINISHED).mkdir()
+    assert check_resumable(tmp_path, 1, reached=20) == 10, "a kill inside a save"
+    (tmp_path / UNFINISHED).rmdir()
+    (newer / "data.pt").unlink()
+    assert check_resumable(tmp_path, 1, reached=20) == 10, "the newer one is damaged"
 
 
 @pytest.mark.parametrize(
@@ -237,6 +252,15 @@ def test_a_checkpoint_of_another_number_of_ranks_is_refused_with_both(tmp_path: 
         match=rf"^trainer\.n_gpus_per_node x trainer\.nnodes=4: cannot go on from {folder}, .* by 2 rank",
     ):
         check_resumable(tmp_path, 4)
+
+
+@pytest.mark.parametrize(
+    ("noted", "ranks"), [("3e9", 2**16), ("1e999", 2), ("-1", 1), ("4", 4), ("null", 2), ("[" * 100_000, 2)]
+)
+def test_a_note_of_any_number_of_ranks_is_read(tmp_path: Path, noted: str, ranks: int) -> None:
+    folder = save(tmp_path, 10, ranks=2)
+    (folder / "actor" / "fsdp_config.json").write_text(f'{{"world_size": {noted}}}')
+    assert ranks_of(folder) == ranks and (ranks == 2) == (not missing_parts(folder, ranks_of(folder)))
 
 
 def test_state_survives(tmp_path: Path) -> None:

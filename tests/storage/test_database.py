@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import sqlite3
@@ -176,3 +177,10 @@ def test_a_full_disk_leaves_whole_rows_only(tmp_path: Path) -> None:
     assert [key for key, _ in rows] == [("a", place) for place in range(number + 1)]
     assert rows[-1][1] == "there is room again"
     assert is_full(DiskFull("so"))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    os.mkfifo(tmp_path / "deep" / "it.sqlite")
+    with pytest.raises(OSError, match=r"it\.sqlite: is a pipe or a device"):
+        opened(tmp_path, read_only=True)

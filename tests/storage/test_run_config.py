@@ -27,3 +27,12 @@ def test_a_pipe_is_no_config(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.yaml")
     with pytest.raises(OSError, match=r"config\.yaml: is a pipe or a device"):
         load_config(tmp_path / "config.yaml")
+
+
+def test_a_few_lines_cannot_stand_for_a_text_or_a_list_of_any_length(tmp_path: Path) -> None:
+    file, names = tmp_path / "config.yaml", [f"a{number}" for number in range(60)]
+    file.write_text("a: x\n" + "".join(f"a{name}: ${{{name}}}${{{name}}}\n" for name in ["a", *names]))
+    assert setting(load_config(file), "a") == "x" and setting(load_config(file), "aa59") is None
+    file.write_text("a: &a [x]\n" + "".join(f"a{name}: &a{name} [*{name}, *{name}]\n" for name in ["a", *names[:0]]))
+    with pytest.raises(ValueError, match=r"config\.yaml: is damaged: it has YAML aliases"):
+        load_config(file)

@@ -24,7 +24,7 @@ from ..storage.checkpoints import (
     with_critic,
 )
 from ..storage.disk import real
-from ..storage.metrics_file import MetricsFile
+from ..storage.metrics_file import METRICS, MetricsFile, read_metrics
 from ..storage.run_config import unresolved
 from .changed_settings import changed, settings_before
 from .errors import require, written
@@ -79,7 +79,8 @@ def _whole(config: DictConfig) -> Path | None:
         f"cannot go on from {checkpoint}, which has no critic; take critic.enable=false, or {_anew(config)}",
     )
     if trainer.resume_mode == "auto":
-        check_resumable(own, ranks, critic)
+        logged = (entry.step for entry, _ in read_metrics(Path(str(config.run_dir)) / METRICS))
+        check_resumable(own, ranks, critic, reached=max(logged, default=0))
     elif checkpoint is not None:
         if not is_of(checkpoint, own):
             check_none(own)

@@ -105,7 +105,7 @@ def _alpha(source: Source) -> int:
     noted = source.folder / "actor" / "lora_train_meta.json"
     try:
         return int(json.loads(real(noted).read_bytes())["lora_alpha"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         alpha = source.setting("actor_rollout_ref.model.lora_alpha")
     if not isinstance(alpha, int | float):
         raise ExportError(f"LoRA's alpha is not known: neither {noted} nor config.yaml of the run names it")

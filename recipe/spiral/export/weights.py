@@ -118,8 +118,8 @@ def empty_model(huggingface: Path) -> Any:
         config = AutoConfig.from_pretrained(huggingface, trust_remote_code=False, attn_implementation="eager")
         with init_empty_weights():
             return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    except ValueError as error:
-        raise ExportError(f"{huggingface / 'config.json'}: {error}") from error
+    except Exception as error:  # what a config asks for can fail in any way
+        raise ExportError(f"{huggingface / 'config.json'}: {type(error).__name__}: {error}") from error
 
 
 def whole_model(huggingface: Path, weights: Weights) -> Any:

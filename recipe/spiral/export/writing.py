@@ -19,8 +19,8 @@ from .lora import Adapter, adapter_weights, base_model, import_peft
 from .source import ExportError, Source
 from .weights import DTYPES, Weights, check_finite, empty_model
 
-#: Of a model's texts: what the model writes itself.
-_NOT_COPIED = ("/config.json", ".index.json", f"/{MANIFEST}")
+#: Of a model's texts: what is written anew. For the config of an adapter transformers would load another base model.
+_NOT_COPIED = ("/config.json", "/adapter_config.json", ".index.json", f"/{MANIFEST}")
 #: What of a run's config says how its model is asked, and by which rules it plays. No paths.
 _PLAY = (
     *("games", "prompt.template", "prompt.style", "rules"),
@@ -213,11 +213,11 @@ def continuation(model: Any, folder: Path, source: Source, named: Sequence[str] 
         game = make(games[0], 0, named)
         kwargs = source.setting("data.apply_chat_template_kwargs") or {}
         prompt = get_template(template).encode(tokenizer, game.observation(game.current_player), **kwargs)
+        ids = torch.tensor([prompt])
+        with torch.inference_mode():
+            answer = model.generate(
+                input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=_NEW_TOKENS
+            )[0, len(prompt) :]
     except (ValueError, TypeError, ImportError) as error:
         return f"no continuation: {error}"
-    ids = torch.tensor([prompt])
-    with torch.inference_mode():
-        answer = model.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=_NEW_TOKENS
-        )[0, len(prompt) :]
     return f"{games[0]}, temperature 0: {tokenizer.decode(answer)!r}"

@@ -80,11 +80,12 @@ def _whole(file: Path) -> bool:
 
 
 def _read(file: Path) -> Any:
-    """A JSON file's content; None if it is not there, or cut short."""
+    """A JSON file's mapping; None if it is not there, cut short, or holds none."""
     try:
-        return json.loads(real(file).read_bytes())
-    except (OSError, ValueError):
+        content = json.loads(real(file).read_bytes())
+    except (OSError, ValueError, RecursionError):
         return None
+    return content if isinstance(content, dict) else None
 
 
 def is_hub_id(path: str) -> bool:

@@ -27,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from ..storage.disk import InUse, write_whole
+from ..storage.disk import InUse, real, write_whole
 from .interrupts import END_SIGNALS, hold, interrupt_on_signals, release
 
 PROCESSES = "processes.json"
@@ -159,7 +159,7 @@ def only_one(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
 def is_in_use(run_dir: Path) -> bool:
     """Whether a process is at work in the folder, which need not be writable. False where that cannot be known: without
     a lock file that can be read, or on a file system without locks."""
-    with suppress(OSError), (run_dir / LOCK).open("rb") as lock:
+    with suppress(OSError), real(run_dir / LOCK).open("rb") as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):

@@ -31,6 +31,16 @@ _IN_ADDRESS = re.compile(
     r"|([?&](?:[\w-]*(?:key|token|secret|passw|credential)[\w-]*|sig|signature|auth)=)[^&\s'\"]+",
     re.IGNORECASE,
 )
+#: In a text, as JSON, YAML and command lines have it: a field that may be a key's, and a value with a digit in it.
+_IN_TEXT = re.compile(
+    r"""
+    (?<![\w-])(?:(?=[\w-]*(?:key|token|secret|passw|passphrase|credential|auth|cookie))([\w-]+)(?<!error)
+        \\*["']?\s{0,9}[:=]\s{0,9}(?:\\*["']?\$\{oc\.env:\w+,\s{0,9})?|(?=bearer))
+    (?:(\\*["'])(?:(?:bearer|basic)\s{1,9})?((?=(?:(?!\2).){0,999}?\d)(?:(?!\2|\$\{).){8,999})(?=\2)
+        |\\*["']?(?:(?:bearer|basic)\s{1,9})?((?=[^\s"'\\,;{}[\]()<>]*\d)[^\s"'\\,;{}[\]()<>]{8,}))
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 #: Where a field's name tells of a key. Elsewhere it is another thing, as in data.prompt_key.
 _BODIES = ("extra_body", "environment", "env_vars", "headers", "default_headers", "extra_headers", "engine_kwargs")
 #: A shorter value is no key, and might be a part of any other.
@@ -64,6 +74,9 @@ def secrets_of(config: DictConfig) -> dict[str, str]:
         if in_clear:
             with suppress(OmegaConfBaseException):
                 found.setdefault(str(OmegaConf.select(config, place) if "${" in text else text), MASK)
+        for inside in _IN_TEXT.finditer(text) if name else ():
+            if is_secret(inside[1] or "key"):
+                found.setdefault(inside[3] or inside[4], MASK)
     return {value: instead for value, instead in found.items() if len(value) >= _SHORTEST}
 
 
@@ -140,6 +153,12 @@ def _masked(value: Any, known: Sequence[tuple[str, str]], name: str = "", body: 
         text = value
         for secret, instead in known:
             text = text.replace(secret, instead)
+        if is_secret(name) and text == value and "${" not in text:
+            return MASK
         text = _IN_ADDRESS.sub(lambda found: f"{found[1] or found[2]}{MASK}", text)
-        return MASK if is_secret(name) and text == value and "${" not in text else text
+        return _IN_TEXT.sub(_without_value, text)
     return value
+
+
+def _without_value(found: re.Match[str]) -> str:
+    return found[0].removesuffix(found[3] or found[4]) + MASK if is_secret(found[1] or "key") else found[0]

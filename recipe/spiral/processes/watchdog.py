@@ -30,6 +30,8 @@ GRACE = 10.0
 LAST = 5.0
 #: Seconds for which an actor may answer with errors that are not its death.
 PATIENCE = 120.0
+#: Seconds by which a look may be late where this process runs.
+STILL = 1.0
 #: How long an actor may take to answer: so many times as the longest step so far, but so many seconds at least, and
 #: others before a step has ended.
 STEPS, LEAST, FIRST = 3, 60.0, 900.0
@@ -93,7 +95,13 @@ class Watchdog:
         since = dict.fromkeys(self._actors, time.monotonic())
         silent: set[str] = set()
         failing_since: dict[str, float] = {}
+        last = time.monotonic()
         while not self._stop.wait(self._interval):
+            still, last = time.monotonic() - last - self._interval, time.monotonic()
+            if still > STILL:  # this process was stopped itself, and the others may have answered
+                since = {name: at + still for name, at in since.items()}
+                if still >= self._steps.limit() and self._on_silence in ("warn", "stop"):
+                    self._say(f"the trainer itself stood still for {duration(still)}: it was stopped, or had no time")
             answered, _ = ray.wait(list(asked), num_returns=len(asked), timeout=0)
             for ref in answered:
                 name = asked.pop(ref)

@@ -16,18 +16,26 @@ def end_tokens(model: str | Path, tokenizer_eos: int | None = None) -> frozenset
     Args:
         model: a folder or hub id.
         tokenizer_eos: the tokenizer's end-of-sequence token; None: the model's tokenizer is asked.
+
+    Raises:
+        ValueError: they are no tokens' ids.
     """
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
     if tokenizer_eos is None:
-        tokenizer_eos = AutoTokenizer.from_pretrained(model).eos_token_id
+        tokenizer_eos = AutoTokenizer.from_pretrained(model, trust_remote_code=False).eos_token_id
     try:
         generation = GenerationConfig.from_pretrained(model)
     except OSError:  # there is none
         try:
-            generation = GenerationConfig.from_model_config(AutoConfig.from_pretrained(model))
+            generation = GenerationConfig.from_model_config(AutoConfig.from_pretrained(model, trust_remote_code=False))
         except (OSError, ValueError):  # no config either, or one that needs code of its own
             generation = GenerationConfig()
+    except TypeError as error:
+        raise ValueError(f"{model}: its generation_config.json holds no settings ({error})") from error
     configured = generation.eos_token_id
     ids = configured if isinstance(configured, list) else [configured]
-    return frozenset(token for token in (tokenizer_eos, *ids) if token is not None)
+    known = [token for token in (tokenizer_eos, *ids) if token is not None]
+    if not all(isinstance(token, int) for token in known):
+        raise ValueError(f"{model}: eos_token_id={configured!r}: must be a token's id, or a list of them")
+    return frozenset(known)

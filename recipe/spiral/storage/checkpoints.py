@@ -38,6 +38,8 @@ EXPORTED = "spiral.yaml"
 TRACKER = "latest_checkpointed_iteration.txt"
 #: Is there while a checkpoint is written.
 UNFINISHED = "unfinished"
+#: A note may say any number, and each has files that are looked for.
+_MOST_RANKS = 2**16
 _AFRESH = "start afresh with trainer.resume_mode=disable, or with another run_dir"
 
 
@@ -115,10 +117,11 @@ def ranks_of(folder: Path) -> int:
     """The number of ranks that wrote a checkpoint, from verl's note, or else from the files' names."""
     try:
         noted = json.loads(real(folder / "actor" / "fsdp_config.json").read_bytes())
-        return max(1, int(noted["world_size"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        ranks = int(noted["world_size"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         names = (re.search(r"_world_size_(\d+)_rank_", file.name) for file in folder.glob("actor/*.pt"))
-        return max((int(name[1]) for name in names if name), default=1)
+        ranks = max((int(name[1]) for name in names if name), default=1)
+    return min(max(1, ranks), _MOST_RANKS)
 
 
 def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
@@ -294,17 +297,29 @@ def _named(files: list[str]) -> str:
     return f"{', '.join(files[:3])}{' ...' * (len(files) > 3)}"
 
 
-def check_resumable(checkpoints: Path, ranks: int, critic: bool = False) -> int | None:
+def check_resumable(checkpoints: Path, ranks: int, critic: bool = False, reached: int = 0) -> int | None:
     """The step that a run with these checkpoints goes on from; None for a fresh start.
 
+    Args:
+        reached: the last step of which the run has metrics: a run that went back has none of later checkpoints.
+
     Raises:
-        BrokenCheckpoint: the latest checkpoint is not whole; or nothing names it, and checkpoints are there.
+        BrokenCheckpoint: the latest checkpoint is not whole; nothing names it, and checkpoints are there; or what is
+            named is older than a whole one, whose games a start would remove.
     """
-    if (step := latest(checkpoints)) is not None:
-        check_intact(checkpoints / f"global_step_{step}", ranks, critic)
-        return step
-    check_none(checkpoints)
-    return None
+    if (step := latest(checkpoints)) is None:
+        check_none(checkpoints)
+        return None
+    folder = checkpoints / f"global_step_{step}"
+    check_intact(folder, ranks, critic)
+    newer = [folder.with_name(f"global_step_{later}") for later in steps(checkpoints) if step < later <= reached]
+    if newer and not (checkpoints / UNFINISHED).is_dir() and not _wrong(newer[-1], ranks, critic):
+        resume = "trainer.resume_mode=resume_path trainer.resume_from_path="
+        raise BrokenCheckpoint(
+            f"{checkpoints / TRACKER}: names step {step}, and {newer[-1].name} beside it is whole: to go on from "
+            f"there, take {resume}{newer[-1]}; to go back, and remove the games after step {step}, {resume}{folder}"
+        )
+    return step
 
 
 def check_none(checkpoints: Path) -> None:

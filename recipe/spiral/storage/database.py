@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
-from .disk import DiskFull, InUse
+from .disk import DiskFull, InUse, real
 
 #: A key is a JSON list, a value is JSON.
 _COLUMNS = "key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL"
@@ -43,7 +43,7 @@ class Database:
 
     def __init__(self, file: Path, tables: Sequence[str], read_only: bool = False) -> None:
         self.file = file.absolute()
-        if read_only and not file.exists():
+        if read_only and not real(file).exists():
             raise FileNotFoundError(f"{file}: there is no such file")
         with ExitStack() as stack:
             if not read_only:

@@ -5,21 +5,26 @@ The folder may be a stranger's: what its config would have from the environment 
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from .disk import real
 
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 
 def load_config(file: Path) -> DictConfig:
-    """The config, without what would ask a resolver. Raises OSError: there is none that can be read; ValueError: it is
+    """The config, without what would be resolved. Raises OSError: there is none that can be read; ValueError: it is
     damaged, or is no mapping."""
     try:
-        config = OmegaConf.load(real(file))
+        with real(file).open(encoding="utf-8") as text:
+            if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _Loader)):
+                raise ValueError("it has YAML aliases, by which a few lines may stand for any number of values")
+        config = OmegaConf.load(file)
     except OSError:
         raise
     except Exception as error:  # damaged YAML raises errors of PyYAML's, OmegaConf's and Python's own
@@ -29,17 +34,14 @@ def load_config(file: Path) -> DictConfig:
     return OmegaConf.create(unresolved(OmegaConf.to_container(config)))
 
 
-def unresolved(value: Any, references: bool = True) -> Any:
-    """A copy of a container without what asks a resolver, or may be put together to something that does.
-
-    ``references``: whether plain ones to other keys, as ``${run_dir}``, stay.
-    """
+def unresolved(value: Any) -> Any:
+    """A copy of a container without what asks a resolver, or refers to other values: what a run keeps is resolved, and
+    references to references may stand for a text of any length."""
     if isinstance(value, dict):
-        return {key: unresolved(inner, references) for key, inner in value.items()}
+        return {key: unresolved(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [unresolved(inner, references) for inner in value]
-    asks = isinstance(value, str) and "${" in value and not (references and not re.search(r"[:\\]", value))
-    return MISSING if asks else value
+        return [unresolved(inner) for inner in value]
+    return MISSING if isinstance(value, str) and "${" in value else value
 
 
 def setting(config: DictConfig | None, key: str) -> Any:
@@ -49,5 +51,5 @@ def setting(config: DictConfig | None, key: str) -> Any:
         value = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
     except OmegaConfBaseException:
         return None
-    value = unresolved(value, references=False)
+    value = unresolved(value)
     return None if value == MISSING else value

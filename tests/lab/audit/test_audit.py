@@ -637,7 +637,7 @@ def test_checkpoints_are_looked_for_where_the_config_has_them(
     assert f"note: no checkpoints were compared: {elsewhere} (trainer.default_local_dir) is not there" in report
 
 
-@pytest.mark.parametrize("link", ["${run_dir}/saved", "/former/place/saved", "relative/place/saved"])
+@pytest.mark.parametrize("link", ["/former/place/saved", "relative/place/saved"])
 def test_checkpoints_went_with_a_run_that_was_moved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], link: str
 ) -> None:

@@ -431,8 +431,13 @@ def test_the_key_is_nowhere(serve: Serve, caplog: pytest.LogCaptureFixture, numb
     assert KEY[:12] not in caplog.text
 
 
-def test_an_answer_that_quotes_the_key_is_kept_without_it(serve: Serve) -> None:
-    assert respond(player(serve(good(completion(f"{KEY} \\boxed{{[4]}}"))))).text == "*** \\boxed{[4]}"
+@pytest.mark.parametrize("quoted", [KEY, "another-key-in-the-body", "a-key-1-in-JSON"])
+def test_an_answer_that_quotes_a_key_is_kept_without_it(serve: Serve, quoted: str) -> None:
+    body = {"headers": [{"x-api-key": "another-key-in-the-body"}], "metadata": '{"token": "a-key-1-in-JSON"}'}
+    who = player(serve(good(completion(f"{quoted} \\boxed{{[4]}}"))), extra_body=body)
+    assert respond(who).text == "*** \\boxed{[4]}"
+    with pytest.raises(PlayerFailure, match=r"wrong key \*\*\*$"):
+        respond(player(serve(error(400, f"wrong key {quoted}")), extra_body=body))
 
 
 def test_a_key_of_eight_characters_is_taken_out_and_a_shorter_one_may_be_a_word(

@@ -64,7 +64,7 @@ def test_it_is_not_loaded_by_looking_at_the_players() -> None:
         ("max_concurrency", True, "max_concurrency=True"),
         ("budget_tokens", -1, "budget_tokens=-1"),
         ("budget_usd", 1.0, "budget_usd=1.0: needs price_in and price_out"),
-        ("extra_body", [1], "extra_body=[1]: must be a mapping"),
+        ("extra_body", [1], "extra_body: must be a mapping"),
         ("send_seed", 1, "send_seed=1: must be true or false"),
         ("tempersture", 1, "tempersture: unknown; known settings: model, base_url, "),
     ],

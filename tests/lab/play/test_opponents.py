@@ -194,6 +194,16 @@ def test_a_broken_tokenizer_is_refused_when_it_is_loaded(text: str, tiny: Path, 
         find("TicTacToe", str(folder), wish).make(lambda tokens: None)
 
 
+@pytest.mark.parametrize("kwargs", ["[1, 2]", "{tokenizer: 1}", "{messages: 1}", "{tokenize: false}"])
+def test_settings_of_a_chat_template_that_make_no_prompt_are_said(
+    tiny: Path, tmp_path: Path, wish: Wish, kwargs: str
+) -> None:
+    folder = shutil.copytree(tiny, tmp_path / "mine")
+    (folder / EXPORTED).write_text(f"data: {{apply_chat_template_kwargs: {kwargs}}}\n")
+    with pytest.raises(ValueError, match=r"makes no prompt with the template 'chat'"):
+        find("TicTacToe", str(folder), wish).make(lambda tokens: None)
+
+
 def test_a_tokenizer_without_a_chat_template_is_told_of_the_option(tiny: Path, tmp_path: Path, wish: Wish) -> None:
     folder = shutil.copytree(tiny, tmp_path / "mine", ignore=shutil.ignore_patterns("manifest.json", "*.jinja"))
     with pytest.raises(ValueError, match=r"makes no prompt with the template 'chat'.*another --template"):

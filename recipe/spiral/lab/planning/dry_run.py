@@ -23,7 +23,7 @@ from ...checks.settle import following, settle
 from ...opponents.model_files import is_hub_id
 from ...processes.masking import secrets_of, without_secrets
 from ...processes.starting import choose_checkpoint, model_of_resumed
-from ...processes.terminal import fail
+from ...processes.terminal import fail, visible
 from ..evaluation.benchmarks.benchmark_entries import of_the_hub
 from ..evaluation.benchmarks.catalog import places
 from ..models import of_config as embedded_of
@@ -47,9 +47,9 @@ def dry_run(jobs: Sequence[Job]) -> int:
     for config, hydra_config in jobs:
         try:
             run_dir = without_secrets(str(config.run_dir), secrets_of(config))
-            print(f"dry run: {run_dir}; nothing is started, asked or written")
+            print(visible(f"dry run: {run_dir}; nothing is started, asked or written"))
             for line in _lines(config, hydra_config):
-                print(line, flush=True)
+                print(visible(line), flush=True)
         except (ValueError, ImportError, OSError, OmegaConfBaseException) as error:
             status = fail(" ".join(str(error).split()), status=2)
     return status

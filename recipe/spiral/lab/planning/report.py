@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from ...checks import ConfigError
 from ...processes.cluster import cluster_address
-from ...processes.terminal import note
+from ...processes.terminal import note, visible
 from . import devices, engines
 from .estimate import GIB, Estimate, Phase, Row, estimate
 from .model_size import ModelSize, measure
@@ -31,7 +31,8 @@ def check_memory(config: DictConfig) -> Estimate | None:
     try:
         model = measure(config.actor_rollout_ref.model.path, bool(config.actor_rollout_ref.model.trust_remote_code))
     except (OSError, ValueError, AttributeError) as error:
-        print(f"memory: cannot be estimated for this model: {str(error).splitlines()[0]}", file=sys.stderr)
+        reason = " ".join(str(error).split())
+        print(visible(f"memory: cannot be estimated for this model: {reason}"), file=sys.stderr)
         return None
     size, known = device_memory(config)
     made = estimate(config, model, size)

@@ -186,8 +186,8 @@ class _Loading:
         policy = self.policy
         tokenizer = read_tokenizer(policy.tokenizer)
         kwargs: Mapping[str, Any] = setting(self.run, "data.apply_chat_template_kwargs") or {}
-        encode = encoder(tokenizer, *policy.prompt(self.game), **kwargs)
         try:  # a game of its own, to see that prompts can be made
+            encode = encoder(tokenizer, *policy.prompt(self.game), **kwargs)
             encode(make(self.game, 0).observation(0), ())
         except Exception as error:  # chat templates are programs
             raise ValueError(

@@ -73,6 +73,8 @@ def _run(options: argparse.Namespace) -> int:
     if len(options.run_dir) > 1 and not options.compare:
         raise NoRun("several folders: --compare shows them on one page")
     out: Path = options.out or (Path("comparison") if len(options.run_dir) > 1 else first / REPORT)
+    if options.out is None and out.is_symlink():
+        raise NoRun(f"{out}: is a link, which may lead anywhere; say by --out where the pages go")
     if why := unwritable(out):
         raise NoRun(f"--out {out}: {why}")
     server = LocalServer("--serve", "127.0.0.1", options.port) if options.serve else None

@@ -13,7 +13,6 @@ import importlib.resources
 import json
 import math
 import os
-import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,22 +54,16 @@ class Bundle:
 
     def begin(self, pages: Mapping[str, tuple[str, tuple[str, ...]]] = OF_RUN) -> None:
         """Copy the pages and what they share. Raises NoCharts: plotly is not installed."""
-        (self.folder / ASSETS).mkdir(parents=True, exist_ok=True)
-        (self.folder / DATA).mkdir(exist_ok=True)
-        charts = self.folder / ASSETS / "plotly.min.js"
-        if not charts.is_file():
-            if find_spec("plotly") is None:
-                raise NoCharts(f"the charts need plotly: {install('report')}")
-            library = importlib.resources.files("plotly") / "package_data" / charts.name
-            with importlib.resources.as_file(library) as file:
-                shutil.copyfile(file, charts)
+        if find_spec("plotly") is None:
+            raise NoCharts(f"the charts need plotly: {install('report')}")
+        charts = importlib.resources.files("plotly") / "package_data" / "plotly.min.js"
+        for file in [*_PAGES.glob("*.js"), *_PAGES.glob("*.css"), *PAGE_FILES, charts]:  # none of before is trusted
+            self.replace(self.folder / ASSETS / file.name, file.read_text(encoding="utf-8"))
         template = Template((_PAGES / "page.html").read_text(encoding="utf-8"))
         for name, (title, scripts) in pages.items():
             tags = "\n".join(f'<script src="{ASSETS}/{script}.js" defer></script>' for script in scripts)
             page = template.substitute(title=title, scripts=tags)
-            (self.folder / f"{name}.html").write_text(page, encoding="utf-8")
-        for file in [*_PAGES.glob("*.js"), *_PAGES.glob("*.css"), *PAGE_FILES]:
-            shutil.copyfile(file, self.folder / ASSETS / file.name)
+            self.replace(self.folder / f"{name}.html", page)
 
     def write(self, name: str, value: Any) -> None:
         """Write a value to ``data/<name>.js``."""
@@ -84,10 +77,12 @@ class Bundle:
     def _write(self, name: str, value: str) -> None:
         self.replace(self.file(name), f"{_call(name)}{value});\n")
 
-    @staticmethod
-    def replace(file: Path, text: str) -> None:
+    def replace(self, file: Path, text: str) -> None:
         """Write a file that whoever reads it sees as it was or as it is. Not waiting for the disk, as records do: a
-        report can be made again."""
+        report can be made again. Links may lead out of a stranger's folder, and are replaced, too."""
+        for folder in (self.folder / DATA, file.parent):
+            if folder != self.folder and folder.is_symlink():
+                folder.unlink()
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")  # another process may write the same report
         unfinished.write_text(text, encoding="utf-8")

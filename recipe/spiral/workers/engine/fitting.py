@@ -83,5 +83,5 @@ def _config(folder: Path) -> dict[str, Any]:
 
     if not (folder / "config.json").is_file():
         raise UnfitWeights(f"{folder}: holds no config.json, so it is no Hugging Face model")
-    config: dict[str, Any] = AutoConfig.from_pretrained(folder).to_dict()
+    config: dict[str, Any] = AutoConfig.from_pretrained(folder, trust_remote_code=False).to_dict()
     return {key: value for key, value in config.items() if key not in _IRRELEVANT and not key.startswith("_")}

@@ -70,6 +70,7 @@ def test_an_embedded_model_has_its_config_groups_prompts(tmp_path: Path, monkeyp
         ('{"max_position_embeddings": 5000}', (2048, 2952)),
         ('{"max_position_embeddings": 1024}', (512, 512)),
         ('{"max_position_embeddings": 1024, "rope_scaling": {"factor": 8.0}}', (2048, 4096)),
+        ('{"max_position_embeddings": 1024, "rope_scaling": 5}', (512, 512)),
     ],
 )
 def test_a_models_lengths_are_those_that_it_has_positions_for(
@@ -79,6 +80,13 @@ def test_a_models_lengths_are_those_that_it_has_positions_for(
     (base / "config.json").write_text(config)
     assert one(str(base), tmp_path).lengths == lengths
     assert one(str(adapter(tmp_path / "lora", base)), tmp_path).lengths == lengths
+
+
+@pytest.mark.parametrize("config", ["[]", '"x"', "[" * 100_000])
+def test_a_models_config_is_a_mapping(tmp_path: Path, config: str) -> None:
+    (model(tmp_path / "base") / "config.json").write_text(config)
+    with pytest.raises(ValueError, match=r"base is not whole: missing or cut short: config\.json"):
+        one(str(tmp_path / "base"), tmp_path)
 
 
 def test_a_run_is_one_policy_a_snapshot(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from ....games import id_of
 from ....opponents.model_files import check_unchanged, missing_files
 from ....players.seeds import derive_seed
+from ....processes.terminal import visible
 from ....storage.checkpoints import config_file
 from ....storage.disk import write_whole
 from ....storage.manifest import changed_files
@@ -75,7 +76,7 @@ def _run(name: str, config: Any) -> Run:
     texts = [OmegaConf.select(config, key) for key in _TEXTS]
     template, style, model = (None if value is None else str(value) for value in texts)
     lengths = [OmegaConf.select(config, f"data.max_{part}_length") for part in ("prompt", "response")]
-    known = all(isinstance(length, int) for length in lengths)
+    known = all(isinstance(length, int) and length > 0 for length in lengths)
     by_game = _by_game(OmegaConf.to_container(config).get("games"))
     return Run(name, template, style, by_game, model, (lengths[0], lengths[1]) if known else None)
 
@@ -142,7 +143,7 @@ def exported(checkpoint: Path, cache: Path) -> Path:
     except (OSError, ValueError):
         same = False
     if not same or missing_files(target) or changed_files(target):
-        print(f"exporting {checkpoint}", flush=True)
+        print(visible(f"exporting {checkpoint}"), flush=True)
         export(checkpoint, target, force=True)
         write_whole(note, json.dumps(state) + "\n")
     return target
@@ -196,7 +197,8 @@ def positions(model: Path) -> int | None:
     """The number of a model's positions; None where its config does not say it, or stretches them (rope scaling)."""
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     most = config.get("max_position_embeddings")
-    stretched = any("factor" in (config.get(key) or {}) for key in ("rope_scaling", "rope_parameters"))
+    scalings = (config.get(key) for key in ("rope_scaling", "rope_parameters"))
+    stretched = any(isinstance(scaling, dict) and "factor" in scaling for scaling in scalings)
     return most if isinstance(most, int) and not stretched else None
 
 

@@ -16,11 +16,13 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, NoReturn
+
+from omegaconf import OmegaConf
 
 from ....players.base import PlayerFailure, PlayerMisconfigured
 from ....players.records import Usage
+from ....processes.masking import secrets_of
 from .answer import (
     SHORTEST,
     Answer,
@@ -126,9 +128,13 @@ class Client:
         self.settings = settings
         self.count, self.doubt = count, doubt
         self.places = asyncio.Semaphore(settings.max_concurrency)
-        self._key = settings.key()
+        key = settings.key() or ""
+        in_body = secrets_of(OmegaConf.create({"extra_body": dict(settings.extra_body)}))
+        self._forms = [form for known in (key, *in_body) for form in key_forms(known)]
+        # shorter keys, of endpoints that take any, may be words of an answer
+        self._forms_in_answers = self._forms if len(key) >= SHORTEST else [*map(str, in_body)]
         self._client = openai.AsyncOpenAI(
-            api_key=self._key or "none",
+            api_key=key or "none",
             base_url=settings.base_url,
             timeout=openai.Timeout(settings.timeout, connect=min(settings.timeout, _CONNECT)),
             max_retries=0,
@@ -228,11 +234,9 @@ class Client:
         """The answer in the body of a success. An error there is one all the same, and is not counted."""
         settings = self.settings
         data, answer, lost, error = dict[str, Any](), None, "", Error()
-        # shorter keys, of endpoints that take any, may be words of an answer
-        clean = partial(self._without_key, shortest=SHORTEST)
         try:
             data = read_body(body)
-            answer = read_answer(data, settings.longest_text, clean)
+            answer = read_answer(data, settings.longest_text, self._without_keys)
         except BadAnswer as bad:
             lost, error = str(bad), read_error(body[:_FRAME])
         if error.said or _status_of(error):
@@ -290,16 +294,13 @@ class Client:
         return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]} ..."
 
     def _clean(self, text: str) -> str:
-        """One line without the key or parts of it, and without what a terminal would obey."""
-        if self._key is not None:
-            text = without_parts(text, key_forms(self._key))
+        """One line without keys or parts of them, and without what a terminal would obey."""
+        text = without_parts(text, self._forms)
         return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
-    def _without_key(self, text: str, shortest: int = 1) -> str:
-        """``text`` without the key, in any of its forms, if the key has that many characters."""
-        if self._key is None or len(self._key) < shortest:
-            return text
-        for form in key_forms(self._key):
+    def _without_keys(self, text: str) -> str:
+        """An answer's text without keys, in any of their forms."""
+        for form in self._forms_in_answers:
             text = text.replace(form, "***")
         return text
 

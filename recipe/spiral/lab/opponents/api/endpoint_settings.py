@@ -102,7 +102,7 @@ class ApiSettings:
 
     def __post_init__(self) -> None:
         _require(isinstance(self.model, str) and bool(self.model.strip()), f"model={self.model!r}: must be a name")
-        # What is wrong with the next two is not shown: a password may stand there, or the key itself.
+        # What is wrong with the next three is not shown: a password may stand there, or the key itself.
         _require(
             _is_address(self.base_url),
             "base_url: must be an http(s) address without user name, password or query, such as "
@@ -113,8 +113,8 @@ class ApiSettings:
             key is None or (isinstance(key, str) and key.isidentifier()),
             "api_key_env: must be the name of an environment variable (never the key itself), or null for no key",
         )
+        _require(isinstance(self.extra_body, Mapping), "extra_body: must be a mapping")
         _chat_template(self.template)
-        _require(isinstance(self.extra_body, Mapping), f"extra_body={self.extra_body!r}: must be a mapping")
         _require(isinstance(self.send_seed, bool), f"send_seed={self.send_seed!r}: must be true or false")
         for name in ("timeout", "total_timeout", "max_retry_after", "backoff", "max_backoff"):
             self._number(name, least=0.0, above=name.endswith("timeout"))
