@@ -51,10 +51,6 @@ _MOVING = (
 _MEAN = "At a constant learning rate the policy goes on moving around its mean. The result is the mean: the reference."
 #: What the figures of an experiment do not show, where the tables alone would mislead.
 _REMARKS: dict[str, Sequence[str]] = {
-    "pool": (
-        "This says nothing about pools ([another run](moving_reference.md) does): every arm is saturated, with the KL "
-        "loss near NashConv at rest, without it at 0.667, the least of a policy that never folds.",
-    ),
     "regularised": (
         "NashConv 0.667 is the least of a policy that never folds; it may still bet by its card. Folds disappear "
         "first, because against uniform play a call gains on average over the cards.",
@@ -277,7 +273,6 @@ EXPERIMENTS = (
     "spin_kuhn",
     "spin_kuhn_verl",
     "spin_tictactoe",
-    "pool",
     "asynchronous",
     "three_games",
     "smollm2",
