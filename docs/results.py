@@ -47,9 +47,18 @@ def by_role(measure: str) -> tuple[str, str]:
 TICTACTOE = "TicTacToe, player {}, "
 ROWS = (
     Row(
-        "equilibrium",
+        "equilibrium_verl",
         "exponential mean",
         "Kuhn poker",
+        "NashConv of the mean",
+        ("NashConv of the reference",),
+        share=False,
+        last=", mean",
+    ),
+    Row(
+        "equilibrium",
+        "exponential mean",
+        "Kuhn poker, quick loop",
         "NashConv of the mean",
         ("NashConv of the reference",),
         share=False,
