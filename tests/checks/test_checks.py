@@ -114,6 +114,7 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
     ("override", "message"),
     [
         ("games=[TicTacTo]", r"unknown game 'TicTacTo'\. Did you mean 'TicTacToe'\? Known games: "),
+        ("games=null", r"games=null: must be a list: games=\[TicTacToe, KuhnPoker\]"),
         ("games=TicTacToe", r"games='TicTacToe': must be a list: games=\[TicTacToe\]"),
         ("games=[]", r"games=\[\]: name at least one game"),
         ("games=[Nim,Nim-v0]", r"games: a game is named twice: Nim, Nim; use weight instead"),

@@ -156,6 +156,8 @@ def _in_a_line(error: Exception, names: Names) -> str:
         return f"--config-name {match[1]}: there is no such config; a preset is named by +experiment={match[1]}"
     if match := re.match(r"Multiple values for (\w+)\. ", text):
         return f"+{match[1]}: is there more than once; give one"
+    if text.startswith("Config group override must be a string"):
+        return f"{next((o for o in sys.argv[1:] if o.endswith('=null')), 'null')}: must be a mapping"
     if match := re.match(r"Error merging override (.*?) Cannot merge .*object_type=(list|dict)", text):
         return f"{match[1]}: must be a {'list' if match[2] == 'list' else 'mapping'}"
     if match := re.match(r"(?:In '.*?': )?Could not (override|delete from config\.) '(?P<key>[^'@]+)", text):

@@ -79,6 +79,11 @@ class Names:
         assert isinstance(values, dict)
         if hydra_config is not None:
             values["hydra"] = OmegaConf.to_container(hydra_config, resolve=False)
+        for override in overrides:
+            key = _key(override)
+            fixed = key not in GROUPS[self._program] and not {"hydra", *TABLES["free"]} & {*key.split(".")}
+            if override.startswith("~") and fixed and self.knows(key):
+                raise ConfigError(f"{override}: a setting cannot be taken away; leave {override} out")
         for key, value, kind in _of_another_kind(values, self._tree):
             raise ConfigError(f"{key}={written(value)}: must be {kind}")
         for key in self._unknown(values, self._tree):

@@ -69,7 +69,8 @@ def parse_games(
         ValueError: it is no list, is empty, names a game twice, or holds a bad entry.
     """
     if isinstance(entries, str) or not isinstance(entries, Iterable):
-        raise ValueError(f"{setting}={entries!r}: must be a list: {setting}=[{entries}]")
+        given = "null" if entries is None else repr(entries)
+        raise ValueError(f"{setting}={given}: must be a list: {setting}=[{entries or 'TicTacToe, KuhnPoker'}]")
     shares = [GameShare.parse(entry, setting, find) for entry in entries]
     if not shares:
         raise ValueError(f"{setting}=[]: name at least one game")

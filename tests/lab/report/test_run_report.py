@@ -154,6 +154,9 @@ def test_a_run_that_has_only_begun_is_a_report(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with pytest.raises(NoRun, match="no run is here"):
         RunReport(tmp_path / "run", tmp_path / "report")
+    (tmp_path / "run" / "config.yaml").write_text("another_programs: 1")
+    with pytest.raises(NoRun, match="no run is here"):
+        RunReport(tmp_path / "run", tmp_path / "report")
     (tmp_path / "run" / "config.yaml").write_text("trainer: {experiment_name: new}")
     report = RunReport(tmp_path / "run", tmp_path / "report")
     assert report.renew()

@@ -44,8 +44,9 @@ class NoRun(ValueError):
 
 
 def is_run(folder: Path) -> bool:
-    """Whether there is anything of a run that a report could be of."""
-    return config_file(folder).is_file() or (folder / "games").is_dir()
+    """Whether there is anything of a run that a report could be of; another program has a ``config.yaml``, too."""
+    file = config_file(folder)
+    return (folder / "games").is_dir() or (file.is_file() and "\ntrainer:" in f"\n{file.read_text(errors='replace')}")
 
 
 class RunReport:
