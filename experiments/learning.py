@@ -215,7 +215,7 @@ def measured_curve(run: Run, config: Mapping[str, Any]) -> Curve:
     """
     games, trained = games_until(run), run.trained_config
     results = measure(run, config)
-    points = [_with_reference(point, run.folder) for point in _points(results, games)]
+    points = _with_reference(_points(results, games), run.folder)
     names = {name for point in points for name in point.measures}
     if partial := sorted(name for name in names if any(name not in point.measures for point in points)):
         raise Failed(
@@ -239,17 +239,19 @@ def _points(results: Mapping[str, Any], games: Callable[[int], int]) -> list[Poi
     return points
 
 
-def _with_reference(point: Point, folder: Path) -> Point:
-    """The point with NashConv of a reference that moves, where the run's validation had it; it begins as the policy."""
+def _with_reference(points: Sequence[Point], folder: Path) -> list[Point]:
+    """The points with NashConv of a reference that moves, where validation had it; it begins as the policy."""
     found = {
         logged.step: float(value)
         for logged, _ in read_metrics(folder / METRICS)
         if (value := logged.metrics.get(OF_REFERENCE)) is not None
     }
     if found:
-        found.setdefault(0, point.measures[NASH_CONV])
-    moved = {REFERENCE: found[point.step]} if point.step in found else {}
-    return replace(point, measures={**point.measures, **moved})
+        found.setdefault(0, points[0].measures[NASH_CONV])
+    return [
+        replace(point, measures={**point.measures, REFERENCE: found[point.step]}) if point.step in found else point
+        for point in points
+    ]
 
 
 def measure(run: Run, config: Mapping[str, Any]) -> dict[str, Any]:
