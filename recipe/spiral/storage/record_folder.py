@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
 from ..players.records import GameRecord, to_line
-from .packed_lines import count, unpack
+from .disk import real
+from .packed_lines import COUNT, HEADER
 from .record_writer import AFTER, BEFORE, RecordWriter, digest
 
 #: After so many lines of a file that are no records the rest is not read.
 MOST_BROKEN = 1000
+#: Bytes of a line: a game of a thousand turns with 4,000 tokens each has less.
+LONGEST = 2**27
 _decode = msgspec.json.Decoder(GameRecord).decode
+
+
+class Torn(ValueError):
+    """A file ends too early, or was changed; the lines before are whole. The message names the file."""
 
 
 class RecordFolder(RecordWriter):
@@ -64,3 +74,28 @@ def parse(line: bytes) -> tuple[GameRecord, bool]:
     written = data.pop("digest", None)
     # who writes JSON anew may set other spaces
     return GameRecord.from_dict(data), written == digest(to_line(data).encode())
+
+
+def count(file: Path) -> int:
+    """How many lines a file has, without unpacking it if we wrote it."""
+    with real(file).open("rb") as start:
+        header = start.read(len(HEADER) + COUNT.size)
+    if header.startswith(HEADER) and len(header) == len(HEADER) + COUNT.size:
+        return int(COUNT.unpack(header[len(HEADER) :])[0])
+    return sum(1 for _ in unpack(file))
+
+
+def unpack(file: Path) -> Iterator[bytes]:
+    """A file's lines, each with its end. Raises Torn: it is damaged. What could be read of it was given before, the
+    last line perhaps in part."""
+    try:
+        with gzip.open(real(file)) as packed:
+            if not file.stat().st_size:  # which gzip takes for a file without lines
+                raise EOFError("it is empty")
+            # in pieces: a small file may hold a line of any length
+            while line := packed.readline(LONGEST + 1):
+                if len(line) > LONGEST:
+                    raise EOFError(f"a line has more than {LONGEST} bytes")
+                yield line
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise Torn(f"{file}: is cut short or damaged: {error}") from error
