@@ -283,7 +283,10 @@ class SpiralTrainer:
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()  # type: ignore[misc]
-        use_our_workers(self.role_worker_mapping, worker_kinds())  # type: ignore[attr-defined]
+        kinds = Kinds()
+        if is_fast():
+            from .runtime.workers import FAST_KINDS as kinds
+        use_our_workers(self.role_worker_mapping, kinds)  # type: ignore[attr-defined]
 
     def _update_reference(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
         every = self.config.ref_update_freq
@@ -404,15 +407,6 @@ def forget_later(trackers: Mapping[str, Any], step: int) -> None:
 
         for _ in range(2):  # the first one that TensorBoard reads is no restart to it
             tensorboard.writer.file_writer.add_event(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)
-
-
-def worker_kinds() -> Kinds:
-    """The classes of the policy's and the critic's workers."""
-    if is_fast():
-        from .runtime.workers import FAST_KINDS
-
-        return FAST_KINDS
-    return Kinds()
 
 
 def trainer_class(mode: str) -> type:

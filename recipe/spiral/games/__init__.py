@@ -3,13 +3,4 @@
 from .base import Game, GameFailure, IllegalAction, UnknownGame
 from .registry import id_of, known_games, make, resolve
 
-__all__ = [
-    "Game",
-    "GameFailure",
-    "IllegalAction",
-    "UnknownGame",
-    "id_of",
-    "known_games",
-    "make",
-    "resolve",
-]
+__all__ = ["Game", "GameFailure", "IllegalAction", "UnknownGame", "id_of", "known_games", "make", "resolve"]
