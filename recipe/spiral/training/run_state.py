@@ -7,7 +7,7 @@ Beside the checkpoints lie the records of games, answers to benchmarks, and the 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..rollouts.channel import Played
 from ..storage.checkpoints import REFERENCE, is_of, latest, read_state, write_state
 from ..storage.disk import BrokenOff, DiskFull, is_full
 from ..storage.metrics_file import MetricsFile
-from ..storage.record_folder import AnswerFolder, RecordFolder
+from ..storage.record_writer import AnswerFolder, RecordWriter
 from ..storage.saving import CheckpointFolder
 from .console import Console
 from .kept_settings import kept_settings, of_baselines
@@ -56,7 +56,7 @@ class RunState:
         asked = (extension.watcher(config) for extension in loaded())
         self.watchers = [watcher for watcher in asked if watcher is not None]
         self.league = League(config)
-        self.records = RecordFolder(run_dir / "games")
+        self.records = RecordWriter(run_dir / "games")
         self.answers = AnswerFolder(run_dir / "benchmarks")
         self.metrics = MetricsFile(run_dir)
         self.console = Console(run_dir)
@@ -87,11 +87,8 @@ class RunState:
         """The metrics of a validation's answers to benchmarks' questions. The judge, which the validation set
         knows, has a bounded time for each."""
         answers, metrics = dataset.questions.judge(channel.take_answers(keys))
-        self.write_answers(step, answers)
-        return dict(metrics)
-
-    def write_answers(self, step: int, answers: Sequence[Mapping[str, Any]]) -> None:
         self._write(f"the answers at step {step}", self.answers.path, lambda: self.answers.write(step, answers))
+        return dict(metrics)
 
     def _write(self, what: str, folder: Path, write: Callable[[], Any]) -> None:
         try:
