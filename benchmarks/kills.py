@@ -29,6 +29,7 @@ from recipe.spiral.players.records import GameRecord
 from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.storage import checkpoints
 from recipe.spiral.storage.record_folder import RecordFolder
+from recipe.spiral.storage.run_folder import folder_of
 
 LIMIT = 1800.0
 SYNC, *ASYNCHRONOUS = MODES = ("sync", "colocate_async", "separate_async")
@@ -150,7 +151,7 @@ def last_step(folder: Path) -> int:
 
 def count(folder: Path) -> str:
     """Where each game of an asynchronous run is, by its number alone; returns "each once", or what is wrong."""
-    saved = checkpoints.folder_of(folder)
+    saved = folder_of(folder)
     step = checkpoints.latest(saved)
     if step != last_step(folder):
         return f"the last checkpoint is of step {step}, and the last games are of step {last_step(folder)}"

@@ -45,6 +45,7 @@ from recipe.spiral.lab.evaluation.outputs.sheets import MOST_INFORMATION_SETS
 from recipe.spiral.match import Rules, play
 from recipe.spiral.opponents.league import League
 from recipe.spiral.players.base import Player
+from recipe.spiral.players.branches import branch_keys
 from recipe.spiral.players.policy import PolicyPlayer
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.players.records import SELF_PLAY, GameRecord
@@ -279,7 +280,7 @@ class _Run:
         if not self.branching[0]:
             return []
         places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
-        drawn = record.key.branches(len(places), *self.branching)
+        drawn = branch_keys(record.key, len(places), *self.branching)
         actions = [str(turn.action) for turn in record.turns]
         return [self._game(key, seat, actions[: places[place]]) for key, place in drawn]
 

@@ -22,7 +22,7 @@ from dotenv import load_dotenv
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from . import extensions
-from .checks import ConfigError, check, check_model, compose, is_sweep
+from .checks import ConfigError, check, check_model, compose, is_sweep, refusals
 from .checks.resuming import finished, followed
 from .checks.verls import check_late
 from .processes.causes import CAUSE, cause_of
@@ -117,7 +117,9 @@ def run(config: DictConfig) -> int:
         provide_model(config)
         tokenizer = check_model(config)
         name_end_tokens(config, tokenizer.eos_token_id)
-        get_ready(config, tokenizer)
+        with refusals():
+            for extension in extensions.loaded():
+                extension.ready(config, tokenizer)
     except ConfigError as error:
         if interrupted():
             raise KeyboardInterrupt from error
@@ -208,19 +210,6 @@ def shipped_model(config: DictConfig) -> Path | None:
         if config.embedded_model == "tiny" and games <= {*spec["games"]} and config.prompt.template == spec["template"]:
             return folder
     return None
-
-
-def get_ready(config: DictConfig, tokenizer: Any) -> None:
-    """Let extensions look for the last time, or refuse the run.
-
-    Raises:
-        ConfigError: one of them does.
-    """
-    try:
-        for extension in extensions.loaded():
-            extension.ready(config, tokenizer)
-    except (ValueError, ImportError) as error:
-        raise ConfigError(str(error)) from error
 
 
 def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:

@@ -53,13 +53,16 @@ class SpiralTrainer:
     total_training_steps: int
     timing_raw: dict[str, float]
     actor_rollout_wg: Any
+    agent_loop_manager: Any
 
     def __init__(self, config: DictConfig) -> None:
         self.launched = Launched()
         self.state = RunState(config, self.launched)
         self.state.league.budgets.reports = channel.take_spent
         objective = extensions.first(extension.objective(config) for extension in extensions.loaded())
-        turns = int(config.data.train_batch_size) if self._in_rounds(config) else None
+        # in rounds a step's games are launched while it samples, until they have given so many turns
+        in_rounds = config.batch_unit == "turns" and config.trainer.v1.trainer_mode == "sync"
+        turns = int(config.data.train_batch_size) if in_rounds else None
         self.accounting = Accounting(Filters.from_config(config), turns, objective)
         if objective is not None:
             self.state.console.objective = objective
@@ -67,7 +70,8 @@ class SpiralTrainer:
         self.current = Step(0)
         #: What the rows of the batch whose advantages are computed were played for.
         self._facts: estimator.RowFacts
-        estimator.register({RAE, GRPO, *([config.algorithm.adv_estimator] * (objective is not None))}, self._row_facts)
+        ours = {RAE, GRPO, *([config.algorithm.adv_estimator] * (objective is not None))}
+        estimator.register(ours, lambda: self._facts)  # verl asks within _compute_advantage
         #: The engine of opponents that the run serves itself.
         self.opponents: opposition.OpponentEngine | None = None
         #: What measures the policy at each validation.
@@ -81,23 +85,14 @@ class SpiralTrainer:
 
     # -- launching -----------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _in_rounds(config: DictConfig) -> bool:
-        """Whether a step's games are launched while it samples, until they have given so many turns."""
-        return bool(config.batch_unit == "turns" and config.trainer.v1.trainer_mode == "sync")
-
     def _build_replay_buffer(self) -> Any:
         buffer = super()._build_replay_buffer()  # type: ignore[misc]
-        if self.config.trainer.v1.trainer_mode == "sync":  # in the other modes a step does not wait for all games
-            buffer.wait_until_over = self._wait_until_over
+        # in the other modes a step does not wait for all games
+        if is_fast() and self.config.trainer.v1.trainer_mode == "sync":
+            buffer.wait_until_over = lambda seconds: self.agent_loop_manager.wait_until_over(seconds)
         if self.accounting.turns is None:
             return buffer
         return TurnBuffer(buffer, self._add_prompts_to_generate, self.state.game_length)  # type: ignore[attr-defined]
-
-    def _wait_until_over(self, seconds: float) -> None:
-        """Wait for the end of all games, but no longer than this. verl's own workers cannot say."""
-        if (wait := getattr(self.agent_loop_manager, "wait_until_over", None)) is not None:  # type: ignore[attr-defined]
-            wait(seconds)
 
     def prepare_step(self) -> Any:
         """A batch of games is launched here; one of turns is launched where it is sampled."""
@@ -213,10 +208,6 @@ class SpiralTrainer:
             return GroupBaselines(games.records, algorithm.norm_adv_by_std_in_grpo)
         return Baselines()
 
-    def _row_facts(self) -> estimator.RowFacts:
-        """For the estimator, which verl calls within ``_compute_advantage``."""
-        return self._facts
-
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         step, algorithm, state = self.current, self.config.algorithm, self.state
         self._facts = step.rows.facts(batch, step.baselines, float(algorithm.gamma), float(algorithm.reward_scale))
@@ -292,7 +283,10 @@ class SpiralTrainer:
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()  # type: ignore[misc]
-        use_our_workers(self.role_worker_mapping, worker_kinds())  # type: ignore[attr-defined]
+        kinds = Kinds()
+        if is_fast():
+            from .runtime.workers import FAST_KINDS as kinds
+        use_our_workers(self.role_worker_mapping, kinds)  # type: ignore[attr-defined]
 
     def _update_reference(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
         every = self.config.ref_update_freq
@@ -413,15 +407,6 @@ def forget_later(trackers: Mapping[str, Any], step: int) -> None:
 
         for _ in range(2):  # the first one that TensorBoard reads is no restart to it
             tensorboard.writer.file_writer.add_event(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)
-
-
-def worker_kinds() -> Kinds:
-    """The classes of the policy's and the critic's workers."""
-    if is_fast():
-        from .runtime.workers import FAST_KINDS
-
-        return FAST_KINDS
-    return Kinds()
 
 
 def trainer_class(mode: str) -> type:

@@ -167,15 +167,6 @@ def test_a_pool_of_one(keep: Any) -> None:
     assert [pool.add(f"m{i}", i) for i in range(3)] == [[], ["m0"], ["m1"]]
 
 
-def test_permanent_members_leave_room_for_one() -> None:
-    pool = Pool(size=2)
-    pool.add("a", 0, permanent=True)
-    pool.add("b", 0, permanent=True)
-    with pytest.raises(ValueError, match=r"^fsp\.size=2: must be more than the number of members that never leave"):
-        pool.add("c", 5)
-    assert pool.names == ["a", "b"]
-
-
 def test_a_smaller_pool_shrinks_at_the_next_add() -> None:
     pool = Pool(size=2)
     pool.load_state_dict(filled(5, size=5).state_dict())

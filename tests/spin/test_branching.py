@@ -12,6 +12,7 @@ import pytest
 
 from recipe.spiral import rollout
 from recipe.spiral.games import GameFailure, make
+from recipe.spiral.players.branches import branch_keys
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel as game_channel
@@ -37,7 +38,7 @@ def test_branches_go_on_from_states_of_the_game(model: str) -> None:
         )
         assert GameRecord.from_json(branch.to_json()) == branch
     assert {len(branch.past) for branch in branches} == {
-        place for _, place in game.key.branches(len(game.turns), states=2, continuations=3)
+        place for _, place in branch_keys(game.key, len(game.turns), states=2, continuations=3)
     }
     for player in (0, 1):
         turns = [turn for one in (game, *branches) for turn in one.turns_of(player)]

@@ -15,9 +15,8 @@ import pytest
 
 from recipe.spiral.lab.report.game_index import RunGames
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.storage import packed_lines
-from recipe.spiral.storage.packed_lines import Torn
-from recipe.spiral.storage.record_folder import MOST_BROKEN, RecordFolder
+from recipe.spiral.storage import record_folder
+from recipe.spiral.storage.record_folder import MOST_BROKEN, RecordFolder, Torn
 from tests.made import record, repack, turn, unpacked
 
 
@@ -137,7 +136,7 @@ def test_a_small_file_with_a_line_of_any_length_is_read_in_pieces(
     with gzip.open(folder.file("train", 1), "wb") as packed:
         for _ in range(64):
             packed.write(bytes(2**20))
-    monkeypatch.setattr(packed_lines, "LONGEST", 2**22)
+    monkeypatch.setattr(record_folder, "LONGEST", 2**22)
     tracemalloc.start()
     broken: list[Exception] = []
     assert list(folder.read_step("train", 1, broken.append)) == []

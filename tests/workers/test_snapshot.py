@@ -1,4 +1,4 @@
-"""A snapshot is a folder that Hugging Face's and PEFT's loaders read, whole or not there."""
+"""A snapshot is a folder that Hugging Face's and PEFT's loaders read."""
 
 from __future__ import annotations
 
@@ -98,18 +98,6 @@ def test_it_has_the_rollouts_type_and_is_a_copy(tmp_path: Path) -> None:
     assert module.dtype == torch.float32
 
 
-def test_a_snapshot_of_the_same_name_is_replaced(tmp_path: Path) -> None:
-    worker(language_model(seed=0)).save_snapshot(str(tmp_path / "s"))
-    (tmp_path / "s" / "stray.safetensors").write_bytes(b"of the one before")
-    (tmp_path / "s.unfinished").mkdir()
-    (tmp_path / "s.unfinished" / "left by a kill").touch()
-    newer = language_model(seed=1)
-    worker(newer).save_snapshot(str(tmp_path / "s"))
-    assert {path.name for path in (tmp_path / "s").iterdir()} >= {"config.json", "model.safetensors"}
-    assert not (tmp_path / "s" / "stray.safetensors").exists() and not (tmp_path / "s.unfinished").exists()
-    assert torch.equal(AutoModelForCausalLM.from_pretrained(tmp_path / "s")(IDS).logits, newer(IDS).logits)
-
-
 def test_with_lora_it_is_an_adapter_for_peft(tmp_path: Path) -> None:
     settings = LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
     module = get_peft_model(language_model(seed=0), settings).eval()
@@ -131,11 +119,10 @@ def test_other_ranks_gather_and_write_nothing(tmp_path: Path) -> None:
 def test_where_it_cannot_write_it_gathers_to_the_end_with_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    worker(language_model(seed=0)).save_snapshot(str(tmp_path / "s"))
     module = language_model(seed=1)
     made = worker(module)
     if when == "begin":
-        (tmp_path / "s.unfinished").write_text("no folder")
+        (tmp_path / "s").write_text("no folder")
     elif when == "middle":
         monkeypatch.setattr(snapshot, "FILE_SIZE", 100)
 
@@ -149,9 +136,6 @@ def test_where_it_cannot_write_it_gathers_to_the_end_with_the_others(
         made.save_snapshot(str(tmp_path / "s"))
     assert made.actor.engine.gathered == list(module.state_dict())
     assert made.actor.engine.moved, "offloaded all the same"
-    assert not (tmp_path / "s.unfinished").is_dir()
-    kept = AutoModelForCausalLM.from_pretrained(tmp_path / "s")
-    assert torch.equal(kept(IDS).logits, language_model(seed=0)(IDS).logits), "the one before is still there"
 
 
 def test_one_worker_has_both_snapshots_and_reference() -> None:

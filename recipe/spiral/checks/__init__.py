@@ -12,17 +12,16 @@
 from __future__ import annotations
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from ..extensions import loaded
 from . import combinations, machine, opponents_play, resuming, verls
 from .command_line import compose, is_sweep
-from .errors import ConfigError
+from .errors import ConfigError, refusals
 from .names import walk
 from .prompts_fit import check_folder, check_model
 from .schema import check_values
 
-__all__ = ["ConfigError", "check", "check_model", "compose", "is_sweep"]
+__all__ = ["ConfigError", "check", "check_model", "compose", "is_sweep", "refusals"]
 
 
 def check(config: DictConfig, here: bool = True) -> None:
@@ -46,9 +45,5 @@ def check(config: DictConfig, here: bool = True) -> None:
         (verls.check_kinds, values),
         *((part, config) for part in (*parts, *(extension.check for extension in loaded()))),
     ):
-        try:
+        with refusals():
             look(at)
-        except ConfigError:
-            raise
-        except (ValueError, ImportError, OmegaConfBaseException) as error:
-            raise ConfigError(str(error)) from error

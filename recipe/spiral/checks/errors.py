@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from omegaconf.errors import OmegaConfBaseException
 
 
 class ConfigError(ValueError):
@@ -13,6 +17,17 @@ def require(condition: bool, message: str) -> None:
     """Raises: ConfigError: the condition does not hold."""
     if not condition:
         raise ConfigError(message)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What the block refuses, by another error, is a ConfigError as well."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (ValueError, ImportError, OmegaConfBaseException) as error:
+        raise ConfigError(str(error)) from error
 
 
 def written(value: Any) -> str:

@@ -75,9 +75,6 @@ def _check_pool(config: DictConfig, league: League) -> None:
             f"fsp.start_from={fsp.start_from} and trainer.total_training_steps={config.trainer.total_training_steps}; "
             "give fsp.initial, or an earlier start"
         )
-    strategy = config.actor_rollout_ref.actor.strategy
-    if strategy not in ("fsdp", "fsdp2"):
-        raise ValueError(f"actor_rollout_ref.actor.strategy={strategy}: fsp.enabled=true takes snapshots of fsdp2")
     if BASE in league.fixed and BASE in list(fsp.initial):
         raise ValueError(f"opponents: {BASE} is a member of the pool already, by fsp.initial; leave out one of them")
 

@@ -24,7 +24,7 @@ from ..players.seeds import GameKey
 from ..processes.attention import FLASH, PACKED, TORCHS
 from ..processes.terminal import note
 from ..rollouts.schedule import GameShare, parse_games, plays_games
-from .errors import ConfigError, require, written
+from .errors import ConfigError, refusals, require, written
 from .resuming import check_same_model
 from .verls import has_critic
 
@@ -68,10 +68,8 @@ def check_model(config: DictConfig) -> Any:
     from transformers import AutoConfig, AutoTokenizer
 
     trusted = config.actor_rollout_ref.model.trust_remote_code
-    try:
+    with refusals():
         check_unchanged(Path(path), f"actor_rollout_ref.model.path={path}")
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trusted)
     except (OSError, ValueError) as error:
@@ -89,11 +87,9 @@ def check_model(config: DictConfig) -> Any:
     _attention_is_the_engines(config, form)
     _rows_stay_apart(config, form)
     _attention_can_be_replaced(config, form)
-    try:
-        if plays_games(config):
+    if plays_games(config):
+        with refusals():
             check_prompts(config, tokenizer)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
     return tokenizer
 
 

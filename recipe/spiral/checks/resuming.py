@@ -21,7 +21,7 @@ from ..storage.checkpoints import (
     is_of,
     read_state,
     resumed_from,
-    with_critic,
+    says,
 )
 from ..storage.disk import real
 from ..storage.metrics_file import METRICS, MetricsFile, read_metrics
@@ -74,7 +74,7 @@ def _whole(config: DictConfig) -> Path | None:
         require(step.isdecimal(), f"trainer.resume_from_path={path}: must be a checkpoint's folder, global_step_<n>")
     checkpoint = resumed_from(config)
     require(
-        not critic or checkpoint is None or not checkpoint.is_dir() or with_critic(checkpoint),
+        not critic or checkpoint is None or not checkpoint.is_dir() or says(checkpoint, "critic"),
         f"critic.enable={written(config.critic.enable)} with algorithm.adv_estimator={config.algorithm.adv_estimator}: "
         f"cannot go on from {checkpoint}, which has no critic; take critic.enable=false, or {_anew(config)}",
     )

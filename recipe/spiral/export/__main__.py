@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..games import NAMED
+from ..games.named import NAMED
 from ..processes.interrupts import interrupt_on_signals, interrupted_by
 from ..processes.terminal import fail, run_command, show_traceback, visible
 from ..storage.checkpoints import BrokenCheckpoint

@@ -199,10 +199,10 @@ def _same(loaded: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tenso
 
 
 def continuation(model: Any, folder: Path, source: Source, named: Sequence[str] = ()) -> str:
-    """The model's answer to the first position of the run's first game, at temperature 0. ``named``: as of ``make``."""
+    """The answer to the first position of the run's first game, at temperature 0. ``named``: of ``make_named``."""
     from transformers import AutoTokenizer
 
-    from ..games import make
+    from ..games.named import make_named
     from ..players.prompts import get_template
 
     template, games = source.setting("prompt.template"), source.games()
@@ -210,7 +210,7 @@ def continuation(model: Any, folder: Path, source: Source, named: Sequence[str] 
         return "no continuation: the run's config names no prompt template"
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     try:
-        game = make(games[0], 0, named)
+        game = make_named(games[0], 0, named)
         kwargs = source.setting("data.apply_chat_template_kwargs") or {}
         prompt = get_template(template).encode(tokenizer, game.observation(game.current_player), **kwargs)
         ids = torch.tensor([prompt])

@@ -1,17 +1,6 @@
 """Games: pure Python, no models, no global state. ``make(id, seed)`` starts one."""
 
 from .base import Game, GameFailure, IllegalAction, UnknownGame
-from .registry import NAMED, NotNamed, id_of, known_games, make, resolve
+from .registry import id_of, known_games, make, resolve
 
-__all__ = [
-    "NAMED",
-    "Game",
-    "GameFailure",
-    "IllegalAction",
-    "NotNamed",
-    "UnknownGame",
-    "id_of",
-    "known_games",
-    "make",
-    "resolve",
-]
+__all__ = ["Game", "GameFailure", "IllegalAction", "UnknownGame", "id_of", "known_games", "make", "resolve"]

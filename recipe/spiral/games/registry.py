@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .base import TEXTARENA, Game, UnknownGame
-from .outside import game_class, installed, is_class, is_outside
+from .outside import game_class, installed, is_outside
 
 
 class _Entry(NamedTuple):
@@ -63,17 +63,6 @@ def known_games() -> tuple[str, ...]:
     return tuple(sorted(_GAMES))
 
 
-#: What ``--game`` is for, in commands that read a folder.
-NAMED = "a game's class in the folder that you trust: its code runs, so that its games can be played again"
-
-
-class NotNamed(ImportError):
-    """A file names a game from outside, and the user does not: it is not imported."""
-
-    def __init__(self, game_id: str) -> None:
-        super().__init__(f"a folder's own code is not imported; if you trust it, allow the game by --game {game_id}")
-
-
 def id_of(game_id: str) -> str:
     """Our id of a game, for an id or an alias. Nothing is imported, so whether it can be played is not known.
 
@@ -114,18 +103,8 @@ def resolve(game_id: str) -> str:
     return game_id
 
 
-def make(game_id: str, seed: int, named: Container[str] | None = None) -> Game:
-    """A fresh game of an id or an alias, or an error as of ``resolve``; the seed decides all of its randomness.
-
-    Args:
-        named: where the id is read from a file: the classes (``module:Class``) that the user has named, as no other is
-            imported. None: the id is the user's own.
-
-    Raises:
-        NotNamed: the id is another class.
-    """
-    if named is not None and is_class(game_id) and game_id not in named:
-        raise NotNamed(game_id)
+def make(game_id: str, seed: int) -> Game:
+    """A fresh game of an id or an alias, or an error as of ``resolve``; the seed decides all of its randomness."""
     game_id = resolve(game_id)
     if game_id.startswith(TEXTARENA):
         from .textarena_game import TextArenaGame

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..processes.run_log import LOG
-from ..processes.terminal import command
 from ..storage.checkpoints import latest
 from ..storage.metrics_file import METRICS, read_metrics
 from ..storage.record_folder import RecordFolder
 from ..training.metrics import SHARES, validated_roles, validation_metrics
+from .own_command import command
 
 #: Exact measures that the summary has: a metric's name, what it is called, and how its values are written.
 _EXACT = {"nash_conv": ("NashConv", ".3f"), "optimal": ("optimal moves", ".1%")}

@@ -19,9 +19,8 @@ WIN_RATE_DECAY = 0.99
 PRIOR_GAMES = 1.0
 _SCORES = {"win": 1.0, "draw": 0.5, "loss": 0.0}
 _SNAPSHOT = re.compile(r"step_\d+")
-_OURS = re.compile(r"base|step_\d+")
-#: Opponents that are no members, and what folders are called that are none.
-_TAKEN = re.compile(r"self|random|perfect|policy|unfinished.*")
+#: Members of ours, opponents that are none, and what folders are called that are none.
+_TAKEN = re.compile(r"base|step_\d+|self|random|perfect|policy|unfinished.*")
 
 
 def snapshot_name(step: int) -> str:
@@ -37,7 +36,7 @@ def snapshot_step(name: str) -> int | None:
 def given_name(folder_name: str, taken: Collection[str]) -> str:
     """A name for a member that comes from elsewhere: its folder's, changed where it could mean another one."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", folder_name).strip("._-") or "member"
-    if _OURS.fullmatch(name) or _TAKEN.fullmatch(name):
+    if _TAKEN.fullmatch(name):
         name = f"given-{name}"
     numbered = (f"{name}-{count}" for count in itertools.count(2))
     return next(unique for unique in itertools.chain([name], numbered) if unique not in taken)

@@ -34,7 +34,7 @@ def missing_files(folder: Path) -> list[str]:
     form = form_of(folder)
     if form is None:
         return ["config.json with *.safetensors, or adapter_config.json"]
-    return [name for name in _weights(folder, form) if Path(name).name != name or not _whole(folder / name)] + [
+    return [name for name in weight_files(folder, form) if Path(name).name != name or not _whole(folder / name)] + [
         name
         for name in ("config.json" if form == "hf" else _ADAPTER[0], _INDEX)
         if (folder / name).exists() and _read(folder / name) is None
@@ -60,7 +60,7 @@ def check_unchanged(folder: Path, setting: str) -> None:
         )
 
 
-def _weights(folder: Path, form: Form) -> list[str]:
+def weight_files(folder: Path, form: Form) -> list[str]:
     """The names of the files of weights that a folder must have."""
     if form == "adapter":
         return [_ADAPTER[1]]
@@ -123,5 +123,5 @@ def put(source: Path, target: Path) -> None:
     check_whole(source, "pool")
     check_unchanged(source, "pool")
     texts = {file.name for file in source.iterdir() if file.is_file() and file.suffix in TEXTS} - {MANIFEST}
-    for name in sorted(texts | set(_weights(source, form))):
+    for name in sorted(texts | set(weight_files(source, form))):
         link_or_copy(source / name, target / name)

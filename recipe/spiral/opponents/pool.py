@@ -88,15 +88,10 @@ class Pool:
     def add(self, name: str, step: int, path: str | None = None, permanent: bool = False) -> list[str]:
         """Add a member as the newest; a snapshot has the policy's rating, one from elsewhere the first.
 
-        Those that are returned leave for it. It is a ``ValueError`` if the name is not new, or nobody may leave.
+        Those that are returned leave for it. It is a ``ValueError`` if the name is not new.
         """
         if self._known(name):
             raise ValueError(f"the pool has, or had, a member {name!r}: names must be new")
-        fixed = sum(member.permanent for member in self.members.values())
-        if fixed >= self.size:
-            raise ValueError(
-                f"fsp.size={self.size}: must be more than the number of members that never leave, which is {fixed}"
-            )
         rating = self.rating if path is None else START_RATING
         self.members[name] = Member(name, step, path, permanent, rating)
         left = []

@@ -7,7 +7,6 @@ however many machines games are played.
 from __future__ import annotations
 
 import hashlib
-import random
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,15 +60,6 @@ class GameKey:
     def first_try(self) -> GameKey:
         """The key that the game had when it was launched; of a branch, that of its game."""
         return replace(self, retry=0, branch=0) if self.retry or self.branch else self
-
-    def branches(self, turns: int, states: int, continuations: int) -> list[tuple[GameKey, int]]:
-        """The keys of a game's branches, each with the place of the turn that it has anew.
-
-        Of so many turns at most ``states`` are taken anew, each ``continuations`` times.
-        """
-        drawn = sorted(random.Random(self.seed("branches")).sample(range(turns), min(states, turns)))
-        places = [place for place in drawn for _ in range(continuations)]
-        return [(replace(self, branch=number), place) for number, place in enumerate(places, start=1)]
 
     def at_step(self, step: int) -> GameKey:
         """The key under which a game of a validation set is kept: the set is the same at every step."""

@@ -68,14 +68,8 @@ _MENDS = (
         "lower {gpu_memory_utilization} or {max_num_seqs}, or take {enforce_eager}=true, which needs no CUDA graphs",
     ),
     ("[Uu]nrecognized arguments|unexpected keyword argument", "take it out of {arguments}"),
-    (
-        "[Ss]afetensor|PytorchStreamReader|incomplete metadata",
-        "the weights are damaged: copy {model} anew",
-    ),
-    (
-        "architectures|model type|config\\.json|Transformers does not recognize",
-        "set {model} to a model that vLLM has",
-    ),
+    ("[Ss]afetensor|PytorchStreamReader|incomplete metadata", "the weights are damaged: copy {model} anew"),
+    ("architectures|model type|config\\.json|Transformers does not recognize", "set {model} to a model that vLLM has"),
     (
         "[Cc]ompil|[Nn]inja|nvcc|ptxas|[Tt]riton|Inductor",
         "a kernel was not compiled: take {enforce_eager}=true, or mend the compiler",

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..storage.checkpoints import CONFIG, POOL, TRACKER, config_file, is_of, latest, resumed_from, run_before, steps
 from ..storage.metrics_file import METRICS, read_metrics
-from ..storage.record_folder import RecordFolder
+from ..storage.record_writer import RecordWriter
 from ..storage.run_config import load_config
 from .launch import TRACKERS
 from .run_log import LOG
@@ -56,7 +56,7 @@ def set_aside(config: DictConfig) -> list[str]:
         return []
     logged = [entry.step for entry, _ in read_metrics(run_dir / METRICS)]
     saved = bool(steps(own)) or os.path.lexists(own / TRACKER)
-    if not (logged or saved or RecordFolder(run_dir / "games").steps("train")):
+    if not (logged or saved or RecordWriter(run_dir / "games").steps("train")):
         return []
     pool = [POOL] if any(logged) or saved else []  # before the first step it has nobody who is not made again
     aside = time.strftime("earlier-%Y%m%d-%H%M%S")

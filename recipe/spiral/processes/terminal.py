@@ -6,8 +6,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shlex
-import shutil
 import sys
 import threading
 import traceback
@@ -102,13 +100,6 @@ def prints_aside(run_dir: Path) -> Iterator[None]:
         warnings.simplefilter("ignore", FutureWarning)
         warnings.filterwarnings("ignore", message="Disabled critic")  # verl's, where there is none by default
         yield
-
-
-def command(module: str, *arguments: object) -> str:
-    """How to start a module of the recipe from any directory, to be copied: ``python`` where that is this Python."""
-    python = shutil.which("python") if "VIRTUAL_ENV" in os.environ else None
-    own = python is not None and Path(python).parent == Path(sys.executable).parent
-    return shlex.join(["python" if own else sys.executable, "-m", f"recipe.spiral.{module}", *map(str, arguments)])
 
 
 def note(text: str) -> None:

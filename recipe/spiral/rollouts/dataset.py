@@ -30,13 +30,7 @@ class GameDataset(Dataset[dict[str, Any]]):
     """What verl builds through ``data.custom_cls``; ``data_files`` says which split it is: "train" or "val"."""
 
     def __init__(
-        self,
-        data_files: str,
-        tokenizer: Any,
-        config: Any,
-        processor: Any = None,
-        max_samples: int = -1,
-        **kwargs: Any,
+        self, data_files: str, tokenizer: Any, config: Any, processor: Any = None, max_samples: int = -1, **kwargs: Any
     ) -> None:
         self.shares = parse_games(config.games)
         self.run_seed = int(config.run_seed)

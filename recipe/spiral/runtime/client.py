@@ -1,9 +1,4 @@
-"""The client that asks servers itself.
-
-verl's own asks the load balancer for a server before each response, and tells it afterwards. Here each rollout worker
-takes the server with the fewest of its own requests, and all requests of one moment are one call (``batching``); or it
-is in a server's process, and asks that one.
-"""
+"""The client that asks servers itself (``batching``); verl's asks a load balancer for one before each response."""
 
 from __future__ import annotations
 

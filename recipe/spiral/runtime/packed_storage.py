@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from msgspec import MsgspecError, msgpack
-from omegaconf import DictConfig
 from tensordict import NonTensorData, NonTensorStack
 from tensordict.base import NO_DEFAULT
 from transfer_queue import interface
@@ -207,8 +206,5 @@ def close_like_its_own() -> None:
         started["SimpleStorage"] = started.pop(NAME)
 
 
-@StorageBootstrapProvider.register_provider(NAME)
-def start_storage(config: DictConfig) -> dict[str, Any]:
-    """TransferQueue's own storage processes."""
-    handles: dict[str, Any] = initialize_simple_storage(config)
-    return handles
+# TransferQueue's own storage processes
+StorageBootstrapProvider.register_provider(NAME)(initialize_simple_storage)

@@ -11,6 +11,7 @@ from verl.plugin.platform import get_platform
 from verl.workers.rollout.replica import RolloutReplicaRegistry, TokenOutput
 from vllm.sampling_params import RequestOutputKind
 
+from ..processes.runtime import ranks_of
 from ..rollouts.pace import ENGINE_SECONDS
 from ..workers.engine.slot_server import SlotReplica, SlotServer
 from ..workers.engine.vllm import MOST_CALLS, VLLMReplica, VLLMServer
@@ -119,10 +120,9 @@ def start_servers(config: DictConfig) -> None:
         return
     if trainer.nnodes != 1 or not on_one_machine():
         return
-    devices = rollout.tensor_model_parallel_size * rollout.data_parallel_size * rollout.pipeline_model_parallel_size
     platform = get_platform()
     variables = {**dict.fromkeys(platform.ray_noset_envvars(), "1"), **platform.rollout_env_vars()}
-    for rank in range(trainer.n_gpus_per_node // devices):
+    for rank in range(trainer.n_gpus_per_node // ranks_of(rollout)):
         name = f"vllm_server_{rank}_0"
         server = servers.start(name, runtime_env={"env_vars": variables}, max_concurrency=MOST_CALLS)
         if not rollout.agent.num_workers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import cached_property
 
+from ..players.branches import branch_keys
 from ..players.prompts import Encode
 from ..players.records import GameRecord
 from ..players.seats import Seat
@@ -38,7 +39,7 @@ class BranchingLoop(GameAgentLoop):
             paces.append(pace.end())
             return made
 
-        drawn = record.key.branches(len(places), states, continuations)
+        drawn = branch_keys(record.key, len(places), states, continuations)
         return list(await asyncio.gather(*(branch(key, places[place]) for key, place in drawn)))
 
     @cached_property

@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from .disk import real, write_whole
 from .manifest import MANIFEST, changed_files, changed_member, checksums_hold, read_manifest, write_digests
-from .run_config import load_config, setting
+from .run_config import load_config
 
 STATE_FILE = "spiral.json"
 REFERENCE = "ref"
@@ -56,19 +56,6 @@ def config_of(run_dir: Path) -> DictConfig | None:
         return load_config(config_file(run_dir))
     except (OSError, ValueError, OmegaConfBaseException):
         return None
-
-
-def folder_of(run_dir: Path) -> Path:
-    """The folder of a run's checkpoints, by its config: ``trainer.default_local_dir``.
-
-    If the run's folder was moved, a folder inside it moved along. Without a config it is ``checkpoints`` in the run's.
-    """
-    config = config_of(run_dir)
-    written, before = setting(config, "trainer.default_local_dir"), setting(config, "run_dir")
-    if not isinstance(written, str):
-        return run_dir / "checkpoints"
-    within = isinstance(before, str) and Path(written).is_relative_to(before)
-    return run_dir / Path(written).relative_to(before) if within else Path(written)
 
 
 def resumed_from(config: Any) -> Path | None:
@@ -128,12 +115,12 @@ def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
     """The files that a checkpoint of so many workers lacks, or that are cut short; [] if it is complete. With
     ``critic`` it must have one; a checkpoint that was saved with a critic must have it in any case."""
     parts = [STATE_FILE, "data.pt"]
-    for worker in ("actor", CRITIC) if critic or with_critic(folder) else ("actor",):
+    for worker in ("actor", CRITIC) if critic or says(folder, "critic") else ("actor",):
         for kind in ("model", "optim", "extra_state"):
             parts += [f"{worker}/{kind}_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]
-    if _says(folder, "asynchronous"):
+    if says(folder, "asynchronous"):
         parts.append(IN_FLIGHT)
-    if _says(folder, "manifest"):
+    if says(folder, "manifest"):
         parts.append(MANIFEST)
     if (folder / REFERENCE).is_dir():
         parts += [str(reference_file(Path(REFERENCE), ranks, rank)) for rank in range(ranks)]
@@ -141,13 +128,8 @@ def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
     return [part for part in parts if part in broken or not (folder / part).is_file()]
 
 
-def with_critic(folder: Path) -> bool:
-    """Whether a checkpoint was saved with a critic."""
-    return _says(folder, "critic")
-
-
-def _says(folder: Path, what: str) -> bool:
-    """Whether the state names something as so; a state that cannot be read does not."""
+def says(folder: Path, what: str) -> bool:
+    """Whether a checkpoint's state names something as so: that it has a critic; one that cannot be read does not."""
     try:
         return bool(read_state(folder).get(what))
     except BrokenCheckpoint:

@@ -1,77 +1,34 @@
-"""What a run writes beside its checkpoints: the records of its games, and its answers to benchmarks' questions.
-
-One file per step, whole or not there: of games, JSON lines packed by gzip. A game's line ends with a digest of its
-other fields, which shows what no replay does: changed log-probabilities or token ids. A resumed run cuts both folders
-back to its checkpoint's step, so that nothing is in them twice.
-"""
+"""The records of a run's games, as they are read."""
 
 from __future__ import annotations
 
-import hashlib
+import gzip
 import json
-import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from ..players.records import GameRecord, to_line
-from .disk import write_whole
-from .packed_lines import count, pack, unpack
+from .disk import real
+from .packed_lines import COUNT, HEADER
+from .record_writer import AFTER, BEFORE, RecordWriter, digest
 
 #: After so many lines of a file that are no records the rest is not read.
 MOST_BROKEN = 1000
-_DIGEST = "digest"
-#: What stands before and after a line's digest.
-_BEFORE, _AFTER = b',"digest":"', b'"}'
-_NAME = re.compile(r"(\w+)_step_(\d+)\.jsonl\.gz")
+#: Bytes of a line: a game of a thousand turns with 4,000 tokens each has less.
+LONGEST = 2**27
 _decode = msgspec.json.Decoder(GameRecord).decode
 
 
-class RecordFolder:
-    """A run's game records: one file per step and split ("train", "val", ...).
+class Torn(ValueError):
+    """A file ends too early, or was changed; the lines before are whole. The message names the file."""
 
-    A step's file appears at once and is never changed, so whoever follows a run asks for the ``steps`` after the last
-    one that it has seen. Where a run goes back to a checkpoint, steps vanish, and others take their places.
-    """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-
-    def file(self, split: str, step: int) -> Path:
-        """Where a step's games are, or will be."""
-        return self.path / f"{split}_step_{step:06d}.jsonl.gz"
-
-    def write(self, split: str, step: int, records: Iterable[GameRecord]) -> Path:
-        """Write a step's games, in the order of their keys."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        file = self.file(split, step)
-        in_order = sorted(records, key=lambda record: record.key)
-        write_whole(file, pack(len(in_order), (_with_digest(record.to_json().encode()) for record in in_order)))
-        return file
-
-    def cut_back(self, step: int) -> list[Path]:
-        """Remove what was written after ``step``; returns what was removed."""
-        later = [self.path / name for _, number, name in self._files() if number > step]
-        for file in later:
-            file.unlink()
-        return later
-
-    def steps(self, split: str, after: int = -1) -> list[int]:
-        """The steps that have games, in order: those after a step."""
-        return sorted(number for of, number, _ in self._files() if of == split and number > after)
-
-    def _files(self) -> list[tuple[str, int, str]]:
-        """Split, step and name of each file. A folder of a hundred thousand takes a tenth of a second."""
-        try:
-            with os.scandir(self.path) as entries:
-                matches = [match for entry in entries if (match := _NAME.fullmatch(entry.name))]
-        except FileNotFoundError:
-            return []
-        return [(match[1], int(match[2]), match[0]) for match in matches]
+class RecordFolder(RecordWriter):
+    """A run's game records, which are read as they are asked for."""
 
     def count(self, split: str, steps: Iterable[int] | None = None) -> int:
         """How many games steps have, discarded ones included, without reading them; None: all steps."""
@@ -107,41 +64,38 @@ class RecordFolder:
                 yield from self.read_step(split, step)
 
 
-class AnswerFolder:
-    """A run's answers to benchmarks' questions: one file per validation."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-
-    def write(self, step: int, answers: Iterable[Mapping[str, Any]]) -> Path:
-        """Each answer with its verdict, in the order in which they were asked."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        file = self.path / f"step_{step:06d}.jsonl"
-        write_whole(file, (json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers))
-        return file
-
-    def cut_back(self, step: int) -> None:
-        """Remove what was written after ``step``."""
-        for file in self.path.glob("step_*.jsonl"):
-            if int(file.stem.removeprefix("step_")) > step:
-                file.unlink()
-
-
 def parse(line: bytes) -> tuple[GameRecord, bool]:
     """A line's record; and whether it is as it was written. What is no record raises any exception."""
-    body, _, end = line.rstrip(b"\n").rpartition(_BEFORE)
-    if end == _digest(body + b"}").encode() + _AFTER:
+    body, _, end = line.rstrip(b"\n").rpartition(BEFORE)
+    if end == digest(body + b"}").encode() + AFTER:
         with suppress(msgspec.MsgspecError):  # a number that is none in JSON
             return _decode(line), True
     data = json.loads(line)
-    digest = data.pop(_DIGEST, None)
+    written = data.pop("digest", None)
     # who writes JSON anew may set other spaces
-    return GameRecord.from_dict(data), digest == _digest(to_line(data).encode())
+    return GameRecord.from_dict(data), written == digest(to_line(data).encode())
 
 
-def _with_digest(line: bytes) -> bytes:
-    return line[:-1] + _BEFORE + _digest(line).encode() + _AFTER + b"\n"
+def count(file: Path) -> int:
+    """How many lines a file has, without unpacking it if we wrote it."""
+    with real(file).open("rb") as start:
+        header = start.read(len(HEADER) + COUNT.size)
+    if header.startswith(HEADER) and len(header) == len(HEADER) + COUNT.size:
+        return int(COUNT.unpack(header[len(HEADER) :])[0])
+    return sum(1 for _ in unpack(file))
 
 
-def _digest(line: bytes) -> str:
-    return hashlib.blake2b(line, digest_size=8).hexdigest()
+def unpack(file: Path) -> Iterator[bytes]:
+    """A file's lines, each with its end. Raises Torn: it is damaged. What could be read of it was given before, the
+    last line perhaps in part."""
+    try:
+        with gzip.open(real(file)) as packed:
+            if not file.stat().st_size:  # which gzip takes for a file without lines
+                raise EOFError("it is empty")
+            # in pieces: a small file may hold a line of any length
+            while line := packed.readline(LONGEST + 1):
+                if len(line) > LONGEST:
+                    raise EOFError(f"a line has more than {LONGEST} bytes")
+                yield line
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise Torn(f"{file}: is cut short or damaged: {error}") from error

@@ -34,11 +34,6 @@ class Filters:
         algorithm = config.algorithm
         return cls(config.rules.truncated == "mask", algorithm.filter_draws, algorithm.filter_zero_advantages)
 
-    @property
-    def any(self) -> bool:
-        """Whether there is one."""
-        return self.truncations or self.draws or self.zero_advantages
-
     def reason(self, record: GameRecord, turn: Turn, baseline: float | None) -> str | None:
         """Why a trainable player's turn is left out; None if it is trained. ``baseline`` is b of the player,
         None where the estimator has none."""

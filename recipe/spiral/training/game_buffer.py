@@ -40,7 +40,7 @@ class RestingBuffer(ReplayBuffer):
     thousand rows a look takes some 4 ms, with a hundred thousand half a second.
 
     Attributes:
-        wait_until_over: returns when no game is under way, or after so many seconds; None: nothing says when.
+        wait_until_over: returns when no game is under way, or after so many seconds; None: nobody can say.
     """
 
     wait_until_over: Callable[[float], None] | None = None
@@ -52,7 +52,7 @@ class RestingBuffer(ReplayBuffer):
             self.poll_interval = max(LEAST_PAUSE, min(PAUSE * (time.perf_counter() - begin), VERLS_PAUSE))
 
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
-        if is_fast() and self.wait_until_over is not None:
+        if self.wait_until_over is not None:
             begin = time.perf_counter()
             self.wait_until_over(max(self.poll_interval, LONGEST_WAIT))
             self.poll_interval = max(0.0, self.poll_interval - (time.perf_counter() - begin))

@@ -14,10 +14,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..opponents.fixed_opponents import parse_opponents
-from ..rollouts.schedule import parse_games, written
+from ..rollouts.schedule import parse_games, plays_games, written
 
 #: Whether a checkpoint's state has a say in a setting, for a start with this config.
-Where = Callable[[DictConfig, Mapping[str, Any]], bool]
+Where = Callable[[DictConfig, Mapping[str, Any]], object]
 
 
 def _always(config: DictConfig, state: Mapping[str, Any]) -> bool:
@@ -38,15 +38,6 @@ def _pool(config: DictConfig, state: Mapping[str, Any]) -> bool:
     return bool(config.fsp.enabled and state.get("league", {}).get("pool"))
 
 
-def _begun(config: DictConfig, state: Mapping[str, Any]) -> bool:
-    """Baselines have begun."""
-    return bool(config.algorithm.rae.baseline and state["baselines"]["values"])
-
-
-def _games(config: DictConfig, state: Mapping[str, Any]) -> bool:
-    return bool(config.data.custom_cls.name != "QuestionDataset")
-
-
 class Kept(NamedTuple):
     """A setting in the table.
 
@@ -59,10 +50,6 @@ class Kept(NamedTuple):
     where: Where = _always
     followed: bool = False
     in_forks: bool = True
-
-
-def _critic(config: DictConfig, state: Mapping[str, Any]) -> bool:
-    return bool(state.get("critic"))
 
 
 def _trained(part: str, model: str, fsdp: str, where: Where = _always) -> Iterator[Kept]:
@@ -82,7 +69,7 @@ def _trained(part: str, model: str, fsdp: str, where: Where = _always) -> Iterat
 KEPT = (
     Kept("seed"),
     Kept("batch_unit"),
-    Kept("games", _games, in_forks=False),
+    Kept("games", lambda config, state: plays_games(config), in_forks=False),
     Kept("data.custom_cls.name", in_forks=False),
     Kept("data.train_files", followed=True),
     Kept("data.train_batch_size", _numbered),
@@ -94,9 +81,10 @@ KEPT = (
     Kept("trainer.total_training_steps", followed=True),
     *(Kept(name, followed=True) for name in ("ref_update_freq", "ref_update_rate")),
     *_trained("actor_rollout_ref.actor", "actor_rollout_ref.model", "fsdp_config"),
-    *_trained("critic", "critic.model", "fsdp", _critic),
+    *_trained("critic", "critic.model", "fsdp", lambda config, state: bool(state.get("critic"))),
     *(Kept(f"algorithm.rae.{name}", followed=True) for name in ("decay", "update", "baseline", "by_opponent")),
-    Kept("algorithm.rae.initial", _begun),
+    # where baselines have begun
+    Kept("algorithm.rae.initial", lambda config, state: config.algorithm.rae.baseline and state["baselines"]["values"]),
     Kept("fsp.initial", _pool),
     Kept("actor_rollout_ref.model.lora.merge", _pool),
     Kept("fsp.enabled", lambda config, state: _asynchronous(config, state) and not config.fsp.enabled),

@@ -135,7 +135,7 @@ class Rows:
 
     def leave_out(self, filters: Filters, baselines: Baselines) -> None:
         """Say of each turn that the filters name why it is left out."""
-        if not filters.any:
+        if filters == Filters():
             return
         compared = baselines.of_all(self.records)
         for game, turn in zip(self.games.tolist(), self.turns, strict=True):

@@ -24,7 +24,7 @@ from ..rollouts.channel import Played
 from ..storage.checkpoints import REFERENCE, is_of, latest, read_state, write_state
 from ..storage.disk import BrokenOff, DiskFull, is_full
 from ..storage.metrics_file import MetricsFile
-from ..storage.record_folder import AnswerFolder, RecordFolder
+from ..storage.record_writer import AnswerFolder, RecordWriter
 from ..storage.saving import CheckpointFolder
 from .console import Console
 from .kept_settings import kept_settings, of_baselines
@@ -56,7 +56,7 @@ class RunState:
         asked = (extension.watcher(config) for extension in loaded())
         self.watchers = [watcher for watcher in asked if watcher is not None]
         self.league = League(config)
-        self.records = RecordFolder(run_dir / "games")
+        self.records = RecordWriter(run_dir / "games")
         self.answers = AnswerFolder(run_dir / "benchmarks")
         self.metrics = MetricsFile(run_dir)
         self.console = Console(run_dir)

@@ -1,15 +1,13 @@
 """The policy as it is now, written for vLLM to load: a Hugging Face folder, or with LoRA an adapter of PEFT's.
 
 The ranks gather one weight at a time, and rank 0 writes them in files of a bounded size, so that it never keeps much
-more than one file in memory. A folder gets its name when it is whole.
+more than one file in memory.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -29,16 +27,16 @@ class SnapshotWorker(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def save_snapshot(self, folder: str) -> None:
-        """Write the policy, in the type that the rollout computes in; a folder of that name is replaced.
+        """Write the policy, in the type that the rollout computes in, into a new or an empty folder.
 
         All weights with a config for full weights and for LoRA that is merged for the rollout (``model.lora.merge``);
         for other LoRA the adapter alone. A tokenizer is not written.
 
         Args:
-            folder: seen by rank 0 and by the engines' machines.
+            folder: seen by rank 0 and by the engines' machines. The pool's has its name when it is whole.
 
         Raises:
-            OSError: rank 0 could not write; no folder of that name is left half written.
+            OSError: rank 0 could not write.
         """
         engine = self.actor.engine
         layered = self.config.rollout.get("layered_summon", False)
@@ -49,32 +47,17 @@ class SnapshotWorker(ActorRolloutRefWorker):
             if self.rank == 0:
                 needed = ((name, weight) for name, weight in weights if not (tied and name == HEAD))
                 dtype = PrecisionType.to_dtype(self.config.rollout.dtype)
-                with _replacing(Path(folder)) as unfinished:
-                    write_weights(needed, unfinished, "model" if adapter is None else "adapter_model", dtype)
-                    (config if adapter is None else engine.module.peft_config["default"]).save_pretrained(unfinished)
+                place = Path(folder)
+                place.mkdir(parents=True, exist_ok=True)
+                write_weights(needed, place, "model" if adapter is None else "adapter_model", dtype)
+                (config if adapter is None else engine.module.peft_config["default"]).save_pretrained(place)
+                flush(place)
         finally:
             # Every rank goes through all weights, also when rank 0 cannot write: the others wait for it in each gather.
             for _ in weights:
                 pass
             if engine.is_param_offload_enabled:
                 engine.to("cpu", model=True, optimizer=False, grad=False)
-
-
-@contextmanager
-def _replacing(folder: Path) -> Iterator[Path]:
-    """A folder beside this one to fill, which takes its place when it is whole."""
-    unfinished = folder.with_name(f"{folder.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    try:
-        yield unfinished
-        flush(unfinished)
-        if folder.exists():
-            shutil.rmtree(folder)
-        unfinished.rename(folder)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
 
 
 def write_weights(weights: Iterable[tuple[str, torch.Tensor]], folder: Path, stem: str, dtype: torch.dtype) -> None:

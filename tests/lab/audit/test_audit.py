@@ -519,7 +519,7 @@ def test_a_game_that_cannot_be_made_here(
     def unavailable(game_id: str, seed: int, named: object) -> None:
         raise ImportError("it needs a package")
 
-    monkeypatch.setattr("recipe.spiral.lab.audit.replay.make", unavailable)
+    monkeypatch.setattr("recipe.spiral.lab.audit.replay.make_named", unavailable)
     status, report, found = audit(run_dir, capsys)
     assert (status, found["problems"]) == (0, [])
     assert sum(found["not_replayed"].values()) == STEPS * GAMES

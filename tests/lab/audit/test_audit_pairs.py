@@ -10,6 +10,7 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
+from recipe.spiral.players.branches import branch_keys
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.spin.answer_loop import answer_record
@@ -109,7 +110,7 @@ def with_branches(settings: object, step: int) -> list[GameRecord]:
         made.append(record)
         if record.discarded is not None:
             continue
-        for key, place in record.key.branches(len(record.turns), states=1, continuations=2):
+        for key, place in branch_keys(record.key, len(record.turns), states=1, continuations=2):
             past = [str(turn.action) for turn in record.turns[:place]]
             game = make(record.game, key.game_seed())
             playing = play(key, record.game, game, [Sampler(), Sampler()], (0, 1), Rules(), past=past)

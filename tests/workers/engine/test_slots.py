@@ -283,7 +283,8 @@ def replicas() -> list[Replica]:
 
 
 def on_gpus(tensor_parallel: int) -> DictConfig:
-    rollout = {"tensor_model_parallel_size": tensor_parallel, "n_gpus_per_node": 4}
+    sizes = {"tensor_model_parallel_size": tensor_parallel, "data_parallel_size": 1, "pipeline_model_parallel_size": 1}
+    rollout = {**sizes, "n_gpus_per_node": 4}
     return OmegaConf.merge(config(), {"trainer": {"device": "cuda"}, "actor_rollout_ref": {"rollout": rollout}})
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ...games import NAMED
+from ...games.named import NAMED
 from ...processes.garbage import collect_less
 from ...processes.terminal import fail, run_command, visible
 from ...storage.disk import unwritable

@@ -16,12 +16,14 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ...players.branches import branch_keys
 from ...players.records import MAX_VOIDS, SELF_PLAY, GameRecord
 from ...players.seats import Seat
 from ...players.seeds import GameKey
 from ...rollouts.schedule import training_row
 from ...storage import checkpoints
 from ...storage.record_folder import RecordFolder
+from ...storage.run_folder import folder_of
 from ...training.filters import REJECTED, UNPAIRED
 from ...training.kept_settings import of_baselines
 from ..run_progress import resumed_after
@@ -73,7 +75,7 @@ class Auditor(Findings):
         if not steps:
             raise NothingToAudit(f"{folder.path}: no train_step_*.jsonl.gz, so there are no games to audit")
         # A run that went back to an earlier step leaves later checkpoints behind, which do not belong to it.
-        self.folder = checkpoints.folder_of(run_dir)
+        self.folder = folder_of(run_dir)
         latest = checkpoints.latest(self.folder)
         tracker = self.folder / checkpoints.TRACKER
         if latest is None and tracker.exists():
@@ -238,7 +240,7 @@ class Auditor(Findings):
         for record in games:
             places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
             played = there.pop(record.key, {})
-            keys = record.key.branches(len(places), self.settings.states, self.settings.continuations)
+            keys = branch_keys(record.key, len(places), self.settings.states, self.settings.continuations)
             drawn = {key.branch: places[place] for key, place in keys}
             if played.keys() != drawn.keys():
                 yield f"{name(record)} has the branches {sorted(played)}, should have {sorted(drawn)}"

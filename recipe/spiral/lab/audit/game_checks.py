@@ -20,8 +20,7 @@ import msgspec
 
 from ...players.records import GameRecord, Turn
 from ...processes.garbage import collect_less
-from ...storage.packed_lines import Torn, unpack
-from ...storage.record_folder import MOST_BROKEN, parse
+from ...storage.record_folder import MOST_BROKEN, Torn, parse, unpack
 from .games_in_flight import wrong_age
 from .recompute import Settings, fingerprint
 from .replay import differences, replay

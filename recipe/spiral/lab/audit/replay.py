@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from ...games import make
+from ...games.named import make_named
 from ...match import Rules, play
 from ...players.base import Position, PromptTooLong, Response
 from ...players.records import GameRecord
@@ -31,13 +31,13 @@ class _Replayer:
 
 
 def replay(record: GameRecord, rules: Rules, named: Container[str] = ()) -> GameRecord:
-    """The record that the match makes of the same responses. Its players' names differ. ``named`` is as of ``make``.
+    """The record that the match makes of the same responses. Its players' names differ. ``named``: of ``make_named``.
 
     Raises:
         UnknownGame: there is no such game.
         ImportError: the game needs a package that is not installed, or the user has not named its class.
     """
-    game = make(record.game, record.key.game_seed(), named)
+    game = make_named(record.game, record.key.game_seed(), named)
     player = _Replayer(record)
     playing = play(record.key, record.game, game, (player, player), record.trainable, rules, past=record.past)
     try:

@@ -12,8 +12,9 @@ from pathlib import Path
 from ...players.base import Player, Position, Response
 from ...players.records import GameRecord
 from ...players.seeds import GameKey
-from ...processes.terminal import command, visible
+from ...processes.terminal import visible
 from ...storage.record_folder import RecordFolder
+from ..own_command import command
 from .playing import SPLIT, Face, Finished, Responding, Table, play_game
 from .seats_taken import Opponent
 from .threads import begin

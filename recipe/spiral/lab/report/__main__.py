@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ...games import NAMED
+from ...games.named import NAMED
 from ...processes.launch import is_in_use
 from ...processes.run_log import duration
 from ...processes.terminal import fail, note, run_command

@@ -11,8 +11,8 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ...games import make
 from ...games.base import TEXTARENA
+from ...games.named import make_named
 from ...games.outside import is_class
 from ...players.records import RESULTS, GameRecord, Turn
 from ...players.seats import Opponent
@@ -67,7 +67,7 @@ class RunGames(RecordFolder):
 
 class Games:
     """The games' part of a report. ``steps`` is what the report has, by split and step; ``known`` is what an earlier
-    ``Games`` had there. ``named`` is as of ``games.make``."""
+    ``Games`` had there. ``named`` is as of ``make_named``."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ def _tables(record: GameRecord, named: Container[str]) -> list[Drawn | None]:
     try:
         # Validation's games are the same at every step, and only named after it.
         key = record.key.at_step(0) if record.key.split == "val" else record.key
-        game = make(record.game, key.game_seed(), named)
+        game = make_named(record.game, key.game_seed(), named)
         for action in record.past:
             game.step(action)
         for place, turn in enumerate(record.turns):

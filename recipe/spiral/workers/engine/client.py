@@ -37,12 +37,7 @@ class GameClient(LLMServerClient):
         self.slots = list(slots)
 
     async def generate_as(
-        self,
-        name: str,
-        slot: int | None,
-        request_id: str,
-        prompt_ids: list[int],
-        sampling_params: Mapping[str, Any],
+        self, name: str, slot: int | None, request_id: str, prompt_ids: list[int], sampling_params: Mapping[str, Any]
     ) -> TokenOutput:
         """One response of an opponent. It says in ``extra_fields["answered_by"]`` which weights gave it.
 

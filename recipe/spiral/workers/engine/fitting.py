@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
+
+from ...opponents.model_files import missing_files, weight_files
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -51,26 +52,16 @@ def weight_shapes(folder: Path) -> Shapes:
     """The shape of each weight in a folder of safetensors; reads the files' headers only.
 
     Raises:
-        UnfitWeights: there are none, one is cut short, or one is missing that the index names.
+        UnfitWeights: files are missing or cut short.
     """
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    files = sorted(folder.glob("*.safetensors"))
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        named = {folder / name for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
-        if gone := sorted(named - set(files)):
-            raise UnfitWeights(f"{gone[0]}: missing, though {index.name} names it")
-        files = sorted(named)
-    if not files:
-        raise UnfitWeights(f"{folder}: holds no *.safetensors; save the model with safetensors there")
+    if missing := missing_files(folder):
+        raise UnfitWeights(f"{folder}: missing or cut short: {', '.join(missing)}; weights must be safetensors")
     shapes: Shapes = {}
-    for file in files:
-        try:
-            with safe_open(file, "pt") as weights:
-                shapes |= {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118
-        except SafetensorError as error:
-            raise UnfitWeights(f"{file}: not whole: {error}") from error
+    for file in weight_files(folder, "hf"):
+        with safe_open(folder / file, "pt") as weights:
+            shapes |= {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118
     return shapes
 
 

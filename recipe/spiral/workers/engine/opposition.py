@@ -27,6 +27,9 @@ class AdapterEngine:
     which an engine that wakes would look for.
     """
 
+    #: None but the policy's servers.
+    handles: Sequence[Any] = ()
+
     def __init__(self, replicas: Sequence[Any]) -> None:
         self._servers = [replica.servers[0] for replica in replicas]
         self.loads = self.kept = 0
@@ -56,11 +59,6 @@ class AdapterEngine:
         loaded = {name for names in self._on_all("list_adapters") for name in names}
         for name in sorted(loaded - {*(in_play or ())}):
             self._on_all("unload_adapter", name)
-
-    @property
-    def handles(self) -> list[Any]:
-        """None but the policy's servers."""
-        return []
 
     def actors(self) -> Iterator[tuple[str, Any]]:
         """None but the policy's, which the watchdog knows."""

@@ -8,7 +8,6 @@ The opponents of a step share the slots evenly, so that each of them may be on m
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from verl.plugin.platform import get_platform
 from verl.workers.rollout.replica import RolloutMode
 
 from ...opponents.engine_settings import EngineSettings
+from ...processes.runtime import ranks_of
 from .host_memory import HostMemory
 
 #: Ranks of the opponents' replicas count from here. Names, sockets and seeds follow from ranks, and the policy's
@@ -258,12 +258,6 @@ def rollout_config(config: DictConfig, settings: EngineSettings) -> DictConfig:
         ours["engine_kwargs"] = {"vllm": {"kv_cache_memory_bytes": settings.kv_cache_memory_bytes}}
     # "auto" reads weights from folders, at the start and for each player after
     return OmegaConf.merge(of_policy, ours, dict(settings.rollout), {"load_format": "auto"})
-
-
-def ranks_of(rollout: DictConfig) -> int:
-    """Devices of one engine."""
-    sizes = (rollout.get(f"{kind}_parallel_size") or 1 for kind in ("tensor_model", "data", "pipeline_model"))
-    return math.prod(int(size) for size in sizes)
 
 
 def model_config(config: DictConfig) -> DictConfig:

@@ -18,7 +18,7 @@ from recipe.spiral.lab.graders.grading import Grader
 from recipe.spiral.lab.graders.question import Question
 from recipe.spiral.players.intervals import wilson
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.storage.record_folder import AnswerFolder
+from recipe.spiral.storage.record_writer import AnswerFolder
 
 MATH = Entry(id="math500", samples=2)
 #: Whole numbers and letters need no process to judge them.

@@ -1,0 +1,95 @@
+"""What a run writes beside its checkpoints: the records of its games, and its answers to benchmarks' questions.
+
+One file per step, whole or not there: of games, JSON lines packed by gzip. A game's line ends with a digest of its
+other fields, which shows what no replay does: changed log-probabilities or token ids. A resumed run cuts both folders
+back to its checkpoint's step, so that nothing is in them twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..players.records import GameRecord
+from .disk import write_whole
+from .packed_lines import pack
+
+#: What stands before and after a line's digest.
+BEFORE, AFTER = b',"digest":"', b'"}'
+_NAME = re.compile(r"(\w+)_step_(\d+)\.jsonl\.gz")
+
+
+class RecordWriter:
+    """A run's game records: one file per step and split ("train", "val", ...).
+
+    A step's file appears at once and is never changed, so whoever follows a run asks for the ``steps`` after the last
+    one that it has seen. Where a run goes back to a checkpoint, steps vanish, and others take their places.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def file(self, split: str, step: int) -> Path:
+        """Where a step's games are, or will be."""
+        return self.path / f"{split}_step_{step:06d}.jsonl.gz"
+
+    def write(self, split: str, step: int, records: Iterable[GameRecord]) -> Path:
+        """Write a step's games, in the order of their keys."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        file = self.file(split, step)
+        in_order = sorted(records, key=lambda record: record.key)
+        write_whole(file, pack(len(in_order), (_with_digest(record.to_json().encode()) for record in in_order)))
+        return file
+
+    def cut_back(self, step: int) -> list[Path]:
+        """Remove what was written after ``step``; returns what was removed."""
+        later = [self.path / name for _, number, name in self._files() if number > step]
+        for file in later:
+            file.unlink()
+        return later
+
+    def steps(self, split: str, after: int = -1) -> list[int]:
+        """The steps that have games, in order: those after a step."""
+        return sorted(number for of, number, _ in self._files() if of == split and number > after)
+
+    def _files(self) -> list[tuple[str, int, str]]:
+        """Split, step and name of each file. A folder of a hundred thousand takes a tenth of a second."""
+        try:
+            with os.scandir(self.path) as entries:
+                matches = [match for entry in entries if (match := _NAME.fullmatch(entry.name))]
+        except FileNotFoundError:
+            return []
+        return [(match[1], int(match[2]), match[0]) for match in matches]
+
+
+class AnswerFolder:
+    """A run's answers to benchmarks' questions: one file per validation."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def write(self, step: int, answers: Iterable[Mapping[str, Any]]) -> Path:
+        """Each answer with its verdict, in the order in which they were asked."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        file = self.path / f"step_{step:06d}.jsonl"
+        write_whole(file, (json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers))
+        return file
+
+    def cut_back(self, step: int) -> None:
+        """Remove what was written after ``step``."""
+        for file in self.path.glob("step_*.jsonl"):
+            if int(file.stem.removeprefix("step_")) > step:
+                file.unlink()
+
+
+def _with_digest(line: bytes) -> bytes:
+    return line[:-1] + BEFORE + digest(line).encode() + AFTER + b"\n"
+
+
+def digest(line: bytes) -> str:
+    return hashlib.blake2b(line, digest_size=8).hexdigest()
