@@ -46,6 +46,7 @@ from recipe.spiral.match import Rules, play
 from recipe.spiral.opponents.league import League
 from recipe.spiral.players.base import Player
 from recipe.spiral.players.branches import branch_keys
+from recipe.spiral.players.openings import random_opening
 from recipe.spiral.players.policy import PolicyPlayer
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.players.records import SELF_PLAY, GameRecord
@@ -176,6 +177,7 @@ class _Run:
         self.model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(path)
         self.start_digest = weights_digest(path)
         self.rules = Rules.from_config(config.rules)
+        self.opening = parse_games(config.games)[0].random_opening
         # a game with few texts asks for the same texts again and again
         chat = config.data.apply_chat_template_kwargs
         self.encode = cache(encoder(self.tokenizer, config.prompt.template, config.prompt.style, **chat))
@@ -282,12 +284,14 @@ class _Run:
         places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
         drawn = branch_keys(record.key, len(places), *self.branching)
         actions = [str(turn.action) for turn in record.turns]
-        return [self._game(key, seat, actions[: places[place]]) for key, place in drawn]
+        return [self._game(key, seat, [*record.past, *actions[: places[place]]]) for key, place in drawn]
 
-    async def _game(self, key: GameKey, seat: Seat, past: Sequence[str] = ()) -> GameRecord:
+    async def _game(self, key: GameKey, seat: Seat, past: Sequence[str] | None = None) -> GameRecord:
         policy, other = self.players[SELF_PLAY], self.players[seat.opponent.name]
         players = (other, policy) if seat.trainable == (1,) else (policy, other)
         game = make(self.game, key.game_seed())
+        if past is None:
+            past = random_opening(key, game, self.opening)
         record = await play(key, self.game, game, players, seat.trainable, self.rules, past=past)
         return replace(record, opponent=seat.opponent.kind)
 
@@ -328,11 +332,10 @@ class _Run:
             for player in record.trainable:
                 turns, baseline = record.turns_of(player), record.baselines[player]
                 assert baseline is not None
-                for turn in turns:
+                for later, turn in zip(reversed(range(len(turns))), turns, strict=True):
                     assert turn.tokens is not None
                     prompt = tuple(turn.tokens.prompt_ids)
                     row = rows[prompt, tuple(turn.tokens.response_ids)]
-                    later = len(turns) - 1 - turn.turn
                     outcome = outcomes.pop((player, turn.turn))
                     if self.methods.baseline == "observation":
                         row.advantage += scale * gamma**later * self.by_observation.compare(prompt, outcome)

@@ -17,8 +17,9 @@ from verl.experimental.agent_loop import agent_loop
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral import rollout
-from recipe.spiral.games import GameFailure
+from recipe.spiral.games import GameFailure, make
 from recipe.spiral.players.base import PlayerFailure
+from recipe.spiral.players.openings import random_opening
 from recipe.spiral.players.records import Turn
 from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
@@ -87,12 +88,17 @@ def model(tmp_path: Path) -> str:
 
 
 def session(
-    engine: Engine, model: str, draws: dict[str, Any] | None = None, branching: tuple[int, int] = (0, 3)
+    engine: Engine,
+    model: str,
+    draws: dict[str, Any] | None = None,
+    branching: tuple[int, int] = (0, 3),
+    opening: int = 0,
 ) -> GameAgentLoop:
     """An agent loop, with the attributes that verl's constructor sets.
 
     Args:
         branching: states and continuations.
+        opening: the most random moves of TicTacToe.
     """
     loop = object.__new__(BranchingLoop if branching[0] else GameAgentLoop)
     loop.config = OmegaConf.create(
@@ -100,6 +106,7 @@ def session(
             "rules": {"illegal_rewards": [-1.5, 0.5], "truncated": "illegal", "turn_cap": None},
             "prompt": {"template": "chat", "style": "state"},
             "opponents": [],
+            "games": [{"id": "TicTacToe", "random_opening": opening}],
             "branching": dict(zip(("states", "continuations"), branching, strict=True)),
             "draw_retry": {"enabled": False, "max_retries": 5, "swap": False, "temperature": None, **(draws or {})},
             "actor_rollout_ref": {"model": {"path": model}, "rollout": {"agent": {}}},
@@ -168,6 +175,25 @@ def test_a_rows_style_decides_what_of_the_game_the_policy_reads(model: str, styl
             assert turn.tokens is not None
             assert "".join(map(chr, turn.tokens.prompt_ids)) == "|".join([*before, sees])
             before += [sees, f"\\boxed{{{turn.action}}}"] if style == "dialogue" else []
+
+
+def test_only_a_game_that_is_trained_begins_with_random_moves(model: str) -> None:
+    """They are nobody's turns, and after a draw there are others."""
+    draws = {"enabled": True, "max_retries": 1}
+    rows = [self_play(index) for index in range(12)]
+    for row in rows:
+        outputs = asyncio.run(sessions(row, Engine(), model, draws, (0, 3), 4))
+        taken = game_channel.take(keys(row))
+        (record,) = taken.records
+        for played in (record, *taken.discarded):
+            assert played.past == random_opening(played.key, make("TicTacToe", 0), 4)
+        assert sum(map(len, outputs)) == len(record.turns)
+        first, taken_before = record.turns[0], len(record.past)
+        assert (first.player, first.turn) == (taken_before % 2, taken_before // 2)
+    validation = validation_rows([("random", [GameShare("TicTacToe", random_opening=4)])], 5, 4)
+    for index, row in enumerate(validation):
+        asyncio.run(sessions({**row, "uid": f"val{index}"}, Engine(), model, {}, (0, 3), 4))
+    assert not any(record.past for record in game_channel.take(keys(*validation)).records)
 
 
 def test_a_prompt_that_is_too_long_ends_its_game_which_is_trained(model: str) -> None:

@@ -22,6 +22,7 @@ from .match import Rules, play
 from .opponents.fixed_opponents import find_opponent
 from .opponents.kinds import make_player
 from .players.base import PaidPlayer, Player, PlayerFailure
+from .players.openings import random_opening
 from .players.policy import Generate, Generation, PolicyPlayer
 from .players.prompts import Encode, encoder
 from .players.records import MAX_VOIDS, SELF_PLAY, GameRecord
@@ -29,6 +30,7 @@ from .players.seats import Seat
 from .players.seeds import GameKey
 from .rollouts import channel, pace
 from .rollouts.policy_loop import PolicyLoop
+from .rollouts.schedule import parse_games
 
 Sampling = Mapping[str, Any]
 
@@ -118,12 +120,21 @@ class GameAgentLoop(PolicyLoop):
         return []
 
     async def attempt(
-        self, key: GameKey, game_id: str, seat: Seat, encode: Encode, sampling: Sampling, past: Sequence[str] = ()
+        self,
+        key: GameKey,
+        game_id: str,
+        seat: Seat,
+        encode: Encode,
+        sampling: Sampling,
+        past: Sequence[str] | None = None,
     ) -> tuple[GameRecord, bool]:
-        """Play one game; a game that fails is void. And whether another attempt may go better."""
+        """Play one game on from its ``past``; None: from its random opening. A game that fails is void. And whether
+        another attempt may go better."""
         players, again = self._players(seat, encode, sampling), True
         try:
             game = make(game_id, key.game_seed())
+            if past is None:
+                past = random_opening(key, game, self._openings.get(game_id, 0)) if key.split == "train" else ()
             record = await play(key, game_id, game, players, seat.trainable, self._rules, past=past)
         except (PlayerFailure, GameFailure) as failure:
             names = (players[0].name, players[1].name)
@@ -137,6 +148,10 @@ class GameAgentLoop(PolicyLoop):
     @cached_property
     def _rules(self) -> Rules:
         return Rules.from_config(self.config.rules)
+
+    @cached_property
+    def _openings(self) -> dict[str, int]:
+        return {share.id: share.random_opening for share in parse_games(self.config.games)}
 
     @cached_property
     def _draw_retry(self) -> SimpleNamespace:

@@ -14,7 +14,7 @@ from recipe.spiral.games import UnknownGame
 from recipe.spiral.players.seats import Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts.dataset import GameDataset
-from recipe.spiral.rollouts.schedule import GameShare, parse_games, training_row, validation_rows
+from recipe.spiral.rollouts.schedule import GameShare, parse_games, training_row, validation_rows, written
 
 SHARES = [GameShare("TicTacToe", 3.0), GameShare("KuhnPoker", 1.0)]
 
@@ -191,11 +191,20 @@ def test_other_names_of_a_game_are_ours_in_the_end() -> None:
         ([{"id": "Nim", "weight": float("inf")}], r"games: Nim has weight=inf"),
         ([{"id": "Nim", "weight": float("nan")}], r"games: Nim has weight=nan"),
         ([{"id": "Nim", "weight": "twice"}], r"games: Nim has weight=twice"),
+        ([{"id": "Nim", "random_opening": -1}], r"games: Nim has random_opening=-1: must be a whole number >= 0"),
+        ([{"id": "Nim", "random_opening": True}], r"games: Nim has random_opening=True"),
     ],
 )
 def test_bad_entries_are_named(entries: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_games(entries)
+
+
+def test_only_games_that_are_trained_have_an_opening() -> None:
+    opening = [{"id": "Nim", "random_opening": 2, "weight": 1}]
+    assert written(parse_games(opening)) == "[{id: Nim, random_opening: 2}]"
+    with pytest.raises(ValueError, match=r"^validation\.games: Nim has random_opening=2: only games that are trained"):
+        parse_games(opening, "validation.games")
 
 
 def test_an_unknown_game_names_its_nearest() -> None:

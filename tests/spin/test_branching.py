@@ -20,24 +20,28 @@ from recipe.spiral.rollouts.schedule import GameShare, training_row
 from tests.test_rollout import Engine, keys, model, queue, said, self_play, sessions  # noqa: F401  (fixtures)
 
 
-def test_branches_go_on_from_states_of_the_game(model: str) -> None:
+@pytest.mark.parametrize("opening", [0, 4])
+def test_branches_go_on_from_states_of_the_game(model: str, opening: int) -> None:
     """Each is a game with a key of its own, whose first turn has the prompt of the turn that it takes anew."""
-    row = self_play(0)
-    outputs = asyncio.run(sessions(row, Engine(), model, {}, (2, 3)))
+    row = self_play(opening and 1)
+    outputs = asyncio.run(sessions(row, Engine(), model, {}, (2, 3), opening))
     game, *branches = game_channel.take(keys(row)).records
+    before = len(game.past)
+    assert bool(before) == bool(opening)
     assert (game.key.branch, [branch.key.branch for branch in branches]) == (0, [1, 2, 3, 4, 5, 6])
     assert {replace(branch.key, branch=0) for branch in branches} == {game.key}
     assert len({branch.key.seed("sampling", 0, 0) for branch in (game, *branches)}) == 7
     for branch in branches:
-        first, again = branch.turns[0], game.turns[len(branch.past)]
-        assert branch.past == [turn.action for turn in game.turns[: len(branch.past)]]
+        place = len(branch.past) - before
+        first, again = branch.turns[0], game.turns[place]
+        assert branch.past == [*game.past, *(turn.action for turn in game.turns[:place])]
         assert (first.player, first.turn, first.tokens.prompt_ids) == (
             again.player,
             again.turn,
             again.tokens.prompt_ids,
         )
         assert GameRecord.from_json(branch.to_json()) == branch
-    assert {len(branch.past) for branch in branches} == {
+    assert {len(branch.past) - before for branch in branches} == {
         place for _, place in branch_keys(game.key, len(game.turns), states=2, continuations=3)
     }
     for player in (0, 1):

@@ -129,8 +129,8 @@ class GameRecord:
             "surplus", the games before it gave the batch enough turns; "stale", it was too old when it could have been
             trained; None for games that count.
         reason: of a void game, what failed; of one with the termination "prompt_too_long", how long the prompt was.
-        past: of a branch, the actions of both players that led to the state from which it goes on; ``turns`` has what
-            comes after.
+        past: of a branch, or after a random opening, the actions of both players that led to the state from which it
+            goes on; ``turns`` has what comes after.
     """
 
     key: GameKey
@@ -163,7 +163,7 @@ class GameRecord:
         return {**self._written(), "key": self.key.to_dict(), "turns": [turn.to_dict() for turn in self.turns]}
 
     def _written(self) -> dict[str, Any]:
-        """The fields, without those that only branches have."""
+        """The fields, without those that few games have."""
         return {name: value for name, value in vars(self).items() if name != "past" or value}
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import product
 from typing import Any
 
@@ -19,30 +19,34 @@ AGENT = "spiral_game"
 
 @dataclass(frozen=True)
 class GameShare:
-    """A game and its share of all games, relative to the others'; None: the template or style of all games."""
+    """A game and its share of all games, relative to the others'; None: the template or style of all games.
+
+    Games that are trained begin with up to ``random_opening`` random moves.
+    """
 
     id: str
     weight: float = 1.0
     template: str | None = None
     style: str | None = None
+    random_opening: int = 0
 
     @classmethod
     def parse(
         cls, entry: str | Mapping[str, Any], setting: str = "games", find: Callable[[str], str] = resolve
     ) -> GameShare:
-        """From a config entry: an id, or ``{id, weight, template, style}``. ``find`` gives our id of a game.
+        """From a config entry: an id, or ``{id, weight, ...}``. ``find`` gives our id of a game.
 
         Raises:
             UnknownGame: no such game.
-            ValueError: another key, a weight that is not positive, or no such template or style.
+            ValueError: another key, a number out of its range, or no such template or style.
         """
         if isinstance(entry, str):
             return cls(find(entry))
         if not isinstance(entry, Mapping):
             raise ValueError(f"{setting}: {entry!r} is no game: give an id, or {{id: ..., weight: ...}}")
-        unknown = set(entry) - {"id", "weight", "template", "style"}
-        if unknown or "id" not in entry:
-            raise ValueError(f"{setting}: {dict(entry)} must have the key id, and may have weight, template and style")
+        first, *others = (known.name for known in fields(cls))
+        if not {first} <= set(entry) <= {first, *others}:
+            raise ValueError(f"{setting}: {dict(entry)} must have the key {first}, and may have {', '.join(others)}")
         game_id, weight = find(str(entry["id"])), entry.get("weight", 1.0)
         if (template := entry.get("template")) is not None:
             get_template(template, f"{setting}: {game_id}: template")
@@ -52,7 +56,12 @@ class GameShare:
             )
         if (style := entry.get("style")) is not None:
             check_style(style, f"{setting}: {game_id}: style")
-        return cls(game_id, float(weight), template, style)
+        moves = entry.get("random_opening", 0)
+        if type(moves) is not int or moves < 0:
+            raise ValueError(f"{setting}: {game_id} has random_opening={moves}: must be a whole number >= 0")
+        if moves and setting != "games":
+            raise ValueError(f"{setting}: {game_id} has random_opening={moves}: only games that are trained have one")
+        return cls(game_id, float(weight), template, style, moves)
 
 
 def plays_games(config: Any) -> bool:
@@ -84,9 +93,8 @@ def written(shares: Sequence[GameShare]) -> str:
     """The list as a config has it: the same text for the same games."""
 
     def entry(share: GameShare) -> str:
-        given = {key: value for key, value in asdict(share).items() if value is not None}
-        if given["weight"] == 1:
-            del given["weight"]
+        usual = asdict(GameShare(""))
+        given = {key: value for key, value in asdict(share).items() if value != usual[key]}
         return share.id if len(given) == 1 else f"{{{', '.join(f'{key}: {value}' for key, value in given.items())}}}"
 
     return f"[{', '.join(map(entry, shares))}]"

@@ -34,7 +34,7 @@ class BranchingLoop(GameAgentLoop):
 
         async def branch(key: GameKey, place: int) -> GameRecord:
             pace.begin()
-            past = [str(turn.action) for turn in record.turns[:place]]
+            past = [*record.past, *(str(turn.action) for turn in record.turns[:place])]
             made, _ = await self.attempt(key, record.game, seat, encode, sampling, past)
             paces.append(pace.end())
             return made

@@ -23,6 +23,7 @@ from recipe.spiral.lab.audit.__main__ import SHOWN, main
 from recipe.spiral.lab.audit.replay import differences, replay
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.base import Position, PromptTooLong, Response
+from recipe.spiral.players.openings import random_opening
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
@@ -101,7 +102,10 @@ def play_step(settings: Any, step: int) -> list[GameRecord]:
             records.append(GameRecord(key, row["data_source"], ("policy", "policy"), (0, 1), discarded="void"))
             key = key.next_retry()
         game = make(row["data_source"], key.game_seed())
-        records.append(asyncio.run(play(key, row["data_source"], game, [Sampler(), Sampler()], (0, 1), rules)))
+        share = next(share for share in shares if share.id == row["data_source"])
+        past = random_opening(key, game, share.random_opening)
+        playing = play(key, share.id, game, [Sampler(), Sampler()], (0, 1), rules, past=past)
+        records.append(asyncio.run(playing))
     return records
 
 
@@ -136,7 +140,7 @@ def train(settings: Any, records: list[GameRecord], moving: RoleBaselines) -> No
                 advantages, _ = rae_advantages(
                     torch.tensor([record.rewards[turn.player]]),
                     torch.tensor([record.baselines[turn.player]]),
-                    torch.tensor([len(record.turns_of(turn.player)) - 1 - turn.turn]),
+                    torch.tensor([record.turns_of(turn.player)[-1].turn - turn.turn]),
                     torch.ones(1, 1),
                     algorithm.gamma,
                     algorithm.reward_scale * (groups.scale(record, turn.player) if grouped else 1.0),
@@ -188,6 +192,19 @@ def test_steps_are_audited_with_the_settings_that_they_were_trained_with(
     assert audit(run, capsys)[0] == 0
     write_state(folder, state)
     assert audit(run, capsys)[0] == 1
+
+
+def test_random_openings_are_drawn_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    games = ["TicTacToe", {"id": "KuhnPoker", "random_opening": 1}]
+    run = make_run(tmp_path, games=games, algorithm__gamma=0.9)
+    assert audit(run, capsys)[0] == 0
+    folder = RecordFolder(run / "games")
+    records = list(folder.read_step("train", 2))
+    begun = next(record for record in records if record.past)
+    begun.past = []
+    folder.write("train", 2, records)
+    (problem, *_) = audit(run, capsys)[2]["problems"]
+    assert f"game {begun.key}" in problem and "its start [] is [" in problem
 
 
 def audit(run_dir: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str, dict[str, Any]]:

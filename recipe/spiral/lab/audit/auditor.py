@@ -245,7 +245,7 @@ class Auditor(Findings):
             if played.keys() != drawn.keys():
                 yield f"{name(record)} has the branches {sorted(played)}, should have {sorted(drawn)}"
             for number in played.keys() & drawn.keys():
-                past = [turn.action for turn in record.turns[: drawn[number]]]
+                past = [*record.past, *(turn.action for turn in record.turns[: drawn[number]])]
                 if played[number].discarded is None and played[number].past != past:
                     yield f"{name(played[number])} does not go on from the game's turn {drawn[number]}"
         for key in there:

@@ -67,6 +67,7 @@ class Settings:
         #: None: questions were trained on.
         games = [] if asked else OmegaConf.to_container(config.games, resolve=True)
         self.shares: list[GameShare] | None = None if asked else parse_games(games, find=id_of)
+        self.random_openings = {share.id: share.random_opening for share in self.shares or ()}
         #: Games of a step, or turns. In the asynchronous modes so many games share a key's step.
         self.batch_size = int(data.train_batch_size)
         rows = self.batch_size * (self.responses or 1)

@@ -7,6 +7,7 @@ from collections.abc import Container
 from ...games.named import make_named
 from ...match import Rules, play
 from ...players.base import Position, PromptTooLong, Response
+from ...players.openings import random_opening
 from ...players.records import GameRecord
 
 
@@ -30,8 +31,12 @@ class _Replayer:
         return Response("") if turn is None else Response(turn.response, turn.tokens, turn.truncated, turn.usage)
 
 
-def replay(record: GameRecord, rules: Rules, named: Container[str] = ()) -> GameRecord:
-    """The record that the match makes of the same responses. Its players' names differ. ``named``: of ``make_named``.
+def replay(record: GameRecord, rules: Rules, named: Container[str] = (), opening: int | None = None) -> GameRecord:
+    """The record that the match makes of the same responses. Its players' names differ.
+
+    Args:
+        named: of ``make_named``.
+        opening: the most random moves that the game may begin with, which are drawn again; None: it has its past.
 
     Raises:
         UnknownGame: there is no such game.
@@ -39,7 +44,8 @@ def replay(record: GameRecord, rules: Rules, named: Container[str] = ()) -> Game
     """
     game = make_named(record.game, record.key.game_seed(), named)
     player = _Replayer(record)
-    playing = play(record.key, record.game, game, (player, player), record.trainable, rules, past=record.past)
+    past = record.past if opening is None else random_opening(record.key, game, opening)
+    playing = play(record.key, record.game, game, (player, player), record.trainable, rules, past=past)
     try:
         playing.send(None)  # nobody in it waits for anything: an event loop for each game would take half of the time
     except StopIteration as ended:
@@ -49,7 +55,10 @@ def replay(record: GameRecord, rules: Rules, named: Container[str] = ()) -> Game
 
 
 def differences(record: GameRecord, replayed: GameRecord) -> list[str]:
-    """The differences between a record and its replay: the first turn that differs, the length, the termination."""
+    """The differences between a record and its replay: the start, the first turn that differs, the length, the
+    termination."""
+    if record.past != replayed.past:
+        return [f"its start {_short(record.past)} is {_short(replayed.past)} in the replay"]
     texts = []
     for turn, again in zip(record.turns, replayed.turns, strict=False):
         if changed := [

@@ -72,11 +72,11 @@ function left(game) {
     h("ol", { class: "turns", "aria-label": "Turns" }, turns)));
 }
 
-// Of a branch, where it begins: the actions that another game had until then.
+// Of a branch and after a random opening, where it begins: the actions that there were until then.
 function branch(game) {
-  if (!game.branch) return null;
   const past = game.past ?? [];
-  return h("div", { class: "card", style: "margin-top:.8rem" }, h("h3", {}, `Branch ${game.branch} of a game`),
+  if (!game.branch && !past.length) return null;
+  return h("div", { class: "card", style: "margin-top:.8rem" }, h("h3", {}, game.branch ? `Branch ${game.branch} of a game` : "A random opening"),
     h("p", { class: "soft" }, past.length ? `It goes on from the state to which ${past.length === 1 ? "this action" : `these ${past.length} actions`} of both players had led:` : "It goes on from the game's first state."),
     past.length ? textBox(past.join("\n")) : null);
 }
