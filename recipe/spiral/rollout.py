@@ -120,25 +120,19 @@ class GameAgentLoop(PolicyLoop):
         return []
 
     async def attempt(
-        self,
-        key: GameKey,
-        game_id: str,
-        seat: Seat,
-        encode: Encode,
-        sampling: Sampling,
-        past: Sequence[str] | None = None,
+        self, key: GameKey, game: str, seat: Seat, encode: Encode, sampling: Sampling, past: Sequence[str] | None = None
     ) -> tuple[GameRecord, bool]:
         """Play one game on from its ``past``; None: from its random opening. A game that fails is void. And whether
         another attempt may go better."""
         players, again = self._players(seat, encode, sampling), True
         try:
-            game = make(game_id, key.game_seed())
+            fresh = make(game, key.game_seed())
             if past is None:
-                past = random_opening(key, game, self._openings.get(game_id, 0)) if key.split == "train" else ()
-            record = await play(key, game_id, game, players, seat.trainable, self._rules, past=past)
+                past = random_opening(key, fresh, self._openings.get(game, 0)) if key.split == "train" else ()
+            record = await play(key, game, fresh, players, seat.trainable, self._rules, past=past)
         except (PlayerFailure, GameFailure) as failure:
             names = (players[0].name, players[1].name)
-            record = GameRecord(key, game_id, names, seat.trainable, discarded="void", reason=str(failure))
+            record = GameRecord(key, game, names, seat.trainable, discarded="void", reason=str(failure))
             again = failure.again
         record.opponent = seat.opponent.kind
         return record, again
