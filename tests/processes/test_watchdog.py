@@ -20,7 +20,7 @@ from recipe.spiral.processes import watchdog
 from recipe.spiral.processes.causes import CAUSE
 from recipe.spiral.processes.engine_failure import EngineFailure
 from recipe.spiral.processes.run_log import LOG
-from recipe.spiral.processes.watchdog import Watchdog
+from recipe.spiral.processes.watchdog import Watchdog, _Steps
 
 UNAVAILABLE = ActorUnavailableError("cannot be reached", b"\0" * 16)
 GONE = RaySystemError("the connection is gone")
@@ -149,6 +149,18 @@ def test_a_trainer_that_was_stopped_itself_blames_nobody(
     assert lines == (said if action != "off" else []) and not (tmp_path / CAUSE).exists()
 
 
+def test_a_standstill_is_no_part_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trainer goes on, and may end the step before the watchdog looks."""
+    now, step = [0.0], [0]
+    monkeypatch.setattr(watchdog, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    steps = _Steps(lambda: step[0])
+    now[0], step[0] = 30.0, 1
+    assert steps.limit() == 90
+    now[0], step[0] = 230.0, 2
+    steps.leave_out(180.0)
+    assert steps.limit() == 90
+
+
 @pytest.mark.parametrize("action", ["warn", "stop", "off"])
 def test_who_is_silent_for_several_steps_is_named(
     tmp_path: Path, answers: list[Any], monkeypatch: pytest.MonkeyPatch, action: str
@@ -184,7 +196,10 @@ def test_who_is_silent_for_several_steps_is_named(
     time.sleep(1.5)
     silent.clear()
     time.sleep(0.1)
+    step[0] = 2
+    time.sleep(0.1)
     dog.stop()
+    assert action != "warn" or dog._steps.limit() < 3, "a second hang is noticed as soon as the first"
     lines = (tmp_path / LOG).read_text().splitlines() if action != "off" else []
     assert bool(lines) == (tmp_path / LOG).exists()
     if action != "off":

@@ -100,6 +100,7 @@ class Watchdog:
             still, last = time.monotonic() - last - self._interval, time.monotonic()
             if still > STILL:  # this process was stopped itself, and the others may have answered
                 since = {name: at + still for name, at in since.items()}
+                self._steps.leave_out(still)
                 if still >= self._steps.limit() and self._on_silence in ("warn", "stop"):
                     self._say(f"the trainer itself stood still for {duration(still)}: it was stopped, or had no time")
             answered, _ = ray.wait(list(asked), num_returns=len(asked), timeout=0)
@@ -118,7 +119,8 @@ class Watchdog:
                         return
                 if name in silent:
                     silent.remove(name)
-                    self._say(f"the {name} answers again, after {duration(time.monotonic() - since[name])}")
+                    self._steps.leave_out(seconds := time.monotonic() - since[name])
+                    self._say(f"the {name} answers again, after {duration(seconds)}")
                 since[name] = time.monotonic()
                 asked[self._ask(name)] = name
             limit = self._steps.limit()
@@ -154,6 +156,10 @@ class _Steps:
 
     def __init__(self, step: Callable[[], int]) -> None:
         self._step, self._last, self._since, self._longest = step, step(), time.monotonic(), 0.0
+
+    def leave_out(self, seconds: float) -> None:
+        """Nobody worked for so long in the step that is under way: the next hang is to be noticed as soon as this."""
+        self._since += seconds
 
     def limit(self) -> float:
         """Seconds in which an actor should answer by now."""
