@@ -205,6 +205,9 @@ def test_only_games_that_are_trained_have_an_opening() -> None:
     assert written(parse_games(opening)) == "[{id: Nim, random_opening: 2}]"
     with pytest.raises(ValueError, match=r"^validation\.games: Nim has random_opening=2: only games that are trained"):
         parse_games(opening, "validation.games")
+    assert dataset("val", games=opening).shares[0].random_opening == 2, (
+        "validation plays the same games, from their start"
+    )
 
 
 def test_an_unknown_game_names_its_nearest() -> None:

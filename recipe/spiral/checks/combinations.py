@@ -13,7 +13,7 @@ from ..extensions import loaded
 from ..match import Rules
 from ..players.prompts import check_style, get_template
 from ..processes.runtime import engine_devices
-from ..rollouts.schedule import parse_games, plays_games
+from ..rollouts.schedule import parse_games, plays_games, validated_games
 from .errors import require, written
 
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
@@ -36,8 +36,7 @@ def complete(values: Mapping[str, Any]) -> None:
 def _parsed(config: DictConfig) -> None:
     """Check what is parsed where it is used."""
     parse_games(config.games)
-    if config.validation.games is not None:
-        parse_games(config.validation.games, "validation.games")
+    validated_games(config)
     Rules.from_config(config.rules)
     get_template(config.prompt.template)
     check_style(config.prompt.style)

@@ -17,7 +17,7 @@ from ..opponents.league import League, given
 from ..opponents.members import snapshot_step
 from ..opponents.model_files import check_unchanged, is_hub_id
 from ..players.seats import BASE
-from ..rollouts.schedule import parse_games
+from ..rollouts.schedule import parse_games, validated_games
 from ..rollouts.validation_opponents import matches
 
 
@@ -153,9 +153,7 @@ def check_initial(config: DictConfig) -> None:
 
 def _check_validation(config: DictConfig) -> None:
     validates = config.trainer.test_freq > 0 or config.trainer.val_before_train
-    entries = config.validation.games
-    shares = parse_games(config.games) if entries is None else parse_games(entries, "validation.games")
-    matches(config.validation.opponents, config.opponents, shares, required=validates)
+    matches(config.validation.opponents, config.opponents, validated_games(config), required=validates)
 
 
 PARTS = (check_opponents,)

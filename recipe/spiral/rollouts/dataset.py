@@ -13,7 +13,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from ..extensions import Questions, first, loaded
-from .schedule import parse_games, training_row, validation_rows
+from .schedule import parse_games, training_row, validated_games, validation_rows
 from .validation_opponents import matches
 
 #: verl wants a length; this many games are never reached.
@@ -41,9 +41,7 @@ class GameDataset(Dataset[dict[str, Any]]):
         #: What validation asks besides its games.
         self.questions: Questions | None = None
         if data_files == "val":
-            validation = config.validation
-            entries = validation.games if validation.games is not None else config.games
-            shares = parse_games(entries, "validation.games")
+            validation, shares = config.validation, validated_games(config)
             played = matches(validation.opponents, config.opponents, shares, required=False)
             games = validation_rows(played, self.run_seed, validation.games_per_role)
             # verl's loader takes no empty dataset, also where there is no validation: then this row is not played

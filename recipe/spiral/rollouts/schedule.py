@@ -89,6 +89,12 @@ def parse_games(
     return shares
 
 
+def validated_games(config: Any) -> list[GameShare]:
+    """``validation.games``, or those of the training. Errors as of ``parse_games``."""
+    own = config.validation.games
+    return parse_games(config.games) if own is None else parse_games(own, "validation.games")
+
+
 def written(shares: Sequence[GameShare]) -> str:
     """The list as a config has it: the same text for the same games."""
 

@@ -19,7 +19,7 @@ MADE_FOR = {"tiny": ("TicTacToe", "KuhnPoker"), "tiny_lines": ("TicTacToe",)}
 def of_config(config: Any, make: bool = True) -> Path | None:
     """The folder of a config's embedded model, of which a tiny one is made for all games of the run; errors as of
     ``embedded``. None: without ``make``, where it would have to be made or unpacked."""
-    from ...rollouts.schedule import parse_games
+    from ...rollouts.schedule import parse_games, validated_games
     from . import tiny
     from .read_back import NoQuestions
 
@@ -27,7 +27,7 @@ def of_config(config: Any, make: bool = True) -> Path | None:
     if name not in EMBEDDED:
         raise ValueError(f"unknown; known models: {', '.join(EMBEDDED)}")
     trained = [share.id for share in parse_games(config.games)]
-    games = trained + [share.id for share in parse_games(config.validation.games or config.games)]
+    games = trained + [share.id for share in validated_games(config)]
     try:
         if make:
             return embedded(name, games, template)
