@@ -104,6 +104,7 @@ def worker(engine: KnownAnswers, tokenizer: Any, model: str, longest: int = 32) 
     made: Any = object.__new__(RolloutWorker)
     made.config = OmegaConf.create(
         {
+            "games": ["TicTacToe", "KuhnPoker"],
             "rules": {"illegal_rewards": "spiral", "truncated": "illegal", "turn_cap": None},
             "prompt": {"template": "chat", "style": "state"},
             "opponents": [],
