@@ -186,7 +186,7 @@ def provide_model(config: DictConfig) -> None:
     try:
         made = (extension.model(config) for extension in extensions.loaded())
         path = model_of_resumed(config) or extensions.first(made) or shipped_model(config)
-    except (ValueError, RuntimeError, ImportError) as error:
+    except (ValueError, RuntimeError, ImportError, OSError) as error:
         raise ConfigError(f"embedded_model={name}: {error}") from error
     if path is None:
         raise ConfigError(

@@ -160,3 +160,12 @@ def test_a_limit_of_files_sizes_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     limits[0] = (2**20, 2**20)
     with pytest.raises(ConfigError, match=r"ulimit -f: files may have 0\.00105 GB here.*ulimit -f unlimited"):
         machine_checks._file_size(setup)
+
+
+def test_ray_needs_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = config(tmp_path)
+    monkeypatch.setattr(machine_checks.resource, "getrlimit", lambda kind: (64, 1024))
+    machine_checks._open_files(setup)
+    monkeypatch.setattr(machine_checks.resource, "getrlimit", lambda kind: (64, 64))
+    with pytest.raises(ConfigError, match="ulimit -n: a process may have 64 files open here, and Ray's need 1024"):
+        machine_checks._open_files(setup)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -26,7 +27,7 @@ from recipe.spiral.processes.launch import (
     remove_segments,
     set_environment,
 )
-from recipe.spiral.storage.disk import InUse
+from recipe.spiral.storage.disk import WITHOUT_LOCKS, InUse
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are adopted on Linux only")
 
@@ -311,19 +312,43 @@ def test_a_pipe_in_the_place_of_a_lock_is_not_waited_for(tmp_path: Path) -> None
     assert not is_in_use(tmp_path)
 
 
-def test_a_folder_without_locks_is_refused_unless_the_user_takes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_locks(*given: object) -> None:
+@pytest.fixture
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(launch.fcntl, "lockf", no_locks)
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+
+
+def test_a_folder_without_locks_is_refused_unless_the_user_takes_it(
+    tmp_path: Path, no_locks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refused = pytest.raises(InUse, match=r"run_dir=.*: files cannot be locked there .*SPIRAL_WITHOUT_LOCKS=1")
     with refused, launch.only_one(tmp_path):
-        pytest.fail("a second start would end the first one's processes")
-    monkeypatch.setenv(launch.WITHOUT_LOCKS, "1")
+        pytest.fail("two runs in one folder")
+    monkeypatch.setenv(WITHOUT_LOCKS, "1")
     with launch.only_one(tmp_path):
-        pass
+        assert is_in_use(tmp_path)  # so that nobody takes it for a killed run's
+
+
+def test_a_second_start_without_locks_ends_nothing(
+    tmp_path: Path, no_locks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(WITHOUT_LOCKS, "1")
+    first = start(tmp_path / "run", "wait")
+    try:
+        pids = started(tmp_path / "run")
+        assert wait_until(lambda: _noted(tmp_path / "run") >= set(pids))
+        with pytest.raises(InUse, match=rf"process {first.pid} is at work there"), clean_run(tmp_path / "run"):
+            pytest.fail("two runs in one folder")
+        assert not any(map(gone, pids)) and (tmp_path / "run" / PROCESSES).exists()
+        first.kill()
+        first.wait()
+        with clean_run(tmp_path / "run"):
+            assert all(map(gone, pids))
+    finally:
+        first.kill()
+        first.wait()
 
 
 def test_what_a_killed_driver_leaves_is_ended_without_another_start(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import multiprocessing
 import os
 import time
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.storage.cache import cache_dir, is_intact, private_folder, provide
+from recipe.spiral.storage.disk import WITHOUT_LOCKS, InUse
 from recipe.spiral.storage.manifest import MANIFEST
 
 
@@ -121,3 +124,14 @@ def test_what_another_user_made_is_not_taken(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "getuid", lambda: (tmp_path / "theirs").stat().st_uid + 1)
     with pytest.raises(PermissionError, match="theirs: is not a folder of yours"):
         private_folder(tmp_path / "theirs")
+
+
+def test_a_cache_without_locks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(InUse, match=f"SPIRAL_CACHE={tmp_path}: files cannot be locked there"):
+        provide(tmp_path / "model", build)
+    monkeypatch.setenv(WITHOUT_LOCKS, "1")
+    assert is_intact(provide(tmp_path / "model", build))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import random
 import re
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.storage.database import DamagedDatabase, Database
-from recipe.spiral.storage.disk import DiskFull, InUse, is_full
+from recipe.spiral.storage.disk import WITHOUT_LOCKS, DiskFull, InUse, is_full
 
 TABLES = ("games", "answers")
 
@@ -184,3 +186,24 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "deep" / "it.sqlite")
     with pytest.raises(OSError, match=r"it\.sqlite: is a pipe or a device"):
         opened(tmp_path, read_only=True)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_disk_without_locks_is_no_full_one(tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(InUse, match=r"it.sqlite: files cannot be locked there .*SPIRAL_WITHOUT_LOCKS=1"):
+        opened(tmp_path)
+    monkeypatch.setenv(WITHOUT_LOCKS, "1")
+    assert len(filled(tmp_path, 3)) == len(read(tmp_path)) == 3
+
+
+def test_sqlites_own_locks_are_told_from_a_full_disk(tmp_path: Path) -> None:
+    with opened(tmp_path) as database:
+        for name, expected in (("SQLITE_IOERR_LOCK", InUse), ("SQLITE_IOERR_WRITE", DiskFull)):
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorname, error.sqlite_errorcode = name, getattr(sqlite3, name)
+            with pytest.raises(expected), database.errors():
+                raise error

@@ -152,3 +152,15 @@ def test_of_a_file_full_of_lines_that_are_no_records_the_rest_is_not_read(tmp_pa
     broken: list[Exception] = []
     assert list(folder.read_step("train", 1, broken.append)) == []
     assert len(broken) == MOST_BROKEN
+
+
+def test_a_long_line_that_was_changed_is_not_made_into_objects(tmp_path: Path) -> None:
+    folder = RecordFolder(tmp_path)
+    with gzip.open(folder.file("train", 1), "wb") as packed:
+        packed.write(b'{"turns":[' + b"[]," * 2**23 + b"[]]}\n")
+    tracemalloc.start()
+    broken: list[Exception] = []
+    assert list(folder.read_step("train", 1, broken.append)) == []
+    assert tracemalloc.get_traced_memory()[1] < 2**27
+    tracemalloc.stop()
+    assert len(broken) == 1 and "is not as it was written, and has more than" in str(broken[0])

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from ..processes.runtime import FAST, STOCK
 from ..storage.checkpoints import config_of, read_state, run_before
-from ..storage.disk import real
+from ..storage.disk import read_small
 from ..training.kept_settings import KEPT, Kept, kept_settings
 
 
@@ -26,7 +26,7 @@ def settings_before(config: DictConfig, checkpoint: Path) -> dict[str, Any]:
     known["runtime"] = FAST if state.get("transfer_queue.backend.storage_backend") == "PackedStorage" else STOCK
     for part, model in (("actor", "actor_rollout_ref.model"), ("critic", "critic.model")):
         try:
-            lora = json.loads(real(checkpoint / part / "lora_train_meta.json").read_bytes())
+            lora = json.loads(read_small(checkpoint / part / "lora_train_meta.json"))
             known |= {f"{model}.lora_rank": lora["r"], f"{model}.lora_alpha": lora["lora_alpha"]}
         except (OSError, ValueError, KeyError, TypeError):
             continue

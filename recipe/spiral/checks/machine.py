@@ -22,6 +22,8 @@ from .verls import has_critic
 
 #: The share of the memory that Ray takes for its store of objects.
 _OF_MEMORY = 0.3
+#: The usual limit of a Linux system; Ray warns of less than 4,096.
+OPEN_FILES = 1024
 _ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 
 
@@ -46,6 +48,16 @@ def _file_size(config: DictConfig) -> None:
         allowed == resource.RLIM_INFINITY or needed <= allowed,
         f"ulimit -f: files may have {gigabytes(allowed)} here, and Ray's store of objects takes {gigabytes(needed)}; "
         f"allow more (ulimit -f unlimited), or set {setting} (bytes), where checkpoints fit as well",
+    )
+
+
+def _open_files(config: DictConfig) -> None:
+    """Check that enough files may be open, by the limit to which Ray raises its processes'. Else they die, one after
+    the other, for many minutes."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    require(
+        most == resource.RLIM_INFINITY or most >= OPEN_FILES or cluster_address(config) is not None,
+        f"ulimit -n: a process may have {most} files open here, and Ray's need {OPEN_FILES}; allow more (ulimit -n)",
     )
 
 
@@ -176,4 +188,4 @@ def _cluster(config: DictConfig) -> None:
         ) from error
 
 
-PARTS = (check_folders, _file_size, _engine, _accelerators, _weights, _attention, _cluster)
+PARTS = (check_folders, _file_size, _open_files, _engine, _accelerators, _weights, _attention, _cluster)

@@ -19,6 +19,7 @@ from ..opponents.model_files import check_unchanged, is_hub_id
 from ..players.seats import BASE
 from ..rollouts.schedule import parse_games, validated_games
 from ..rollouts.validation_opponents import matches
+from ..storage.disk import read_small
 
 
 def check_opponents(config: DictConfig) -> None:
@@ -119,7 +120,7 @@ def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> Non
         raise ValueError(f"{what}: holds no config.json, so it is no Hugging Face model")
     mine = Path(str(config.actor_rollout_ref.model.path)).expanduser() / "config.json"
     if mine.is_file():
-        ours, theirs = (json.loads(file.read_text(encoding="utf-8")) for file in (mine, path / "config.json"))
+        ours, theirs = (json.loads(read_small(file)) for file in (mine, path / "config.json"))
         unlike = [key for key in ("architectures", "vocab_size", "hidden_size") if ours.get(key) != theirs.get(key)]
         if unlike:
             raise ValueError(

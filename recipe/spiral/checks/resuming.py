@@ -23,7 +23,7 @@ from ..storage.checkpoints import (
     resumed_from,
     says,
 )
-from ..storage.disk import real
+from ..storage.disk import read_small
 from ..storage.metrics_file import METRICS, MetricsFile, read_metrics
 from ..storage.run_config import unresolved
 from .changed_settings import changed, settings_before
@@ -145,7 +145,7 @@ def check_same_model(config: DictConfig, form: Any, part: str = "actor_rollout_r
     instead = f"; take {setting}={was}, or {_anew(config)}"
     folder = checkpoint / ("critic" if part == "critic" else "actor") / "huggingface"
     try:
-        saved = json.loads(real(folder / "config.json").read_bytes())
+        saved = json.loads(read_small(folder / "config.json"))
     except (OSError, ValueError):
         saved = {}
     for name in _SIZES:

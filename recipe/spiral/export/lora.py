@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..storage.disk import real
+from ..storage.disk import read_small
 from .source import ExportError, Source
 from .weights import Weights, empty_model, whole_model
 
@@ -104,7 +104,7 @@ def import_peft() -> Any:
 def _alpha(source: Source) -> int:
     noted = source.folder / "actor" / "lora_train_meta.json"
     try:
-        return int(json.loads(real(noted).read_bytes())["lora_alpha"])
+        return int(json.loads(read_small(noted))["lora_alpha"])
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         alpha = source.setting("actor_rollout_ref.model.lora_alpha")
     if not isinstance(alpha, int | float):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..processes.run_log import LOG
+from ..storage.metrics_file import split
 
 
 def progress(title: str, show: Callable[[str], None]) -> Callable[[str], None]:
@@ -39,5 +40,6 @@ def _last_step(run_dir: Path, line: str) -> int | None:
     log = run_dir / LOG
     if not log.is_file():
         return None
-    steps = re.findall(rf"^{line} +(\d+)", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    with log.open("rb") as lines:
+        steps = [match[1] for text in split(lines) if (match := re.match(rf"{line} +(\d+)".encode(), text))]
     return int(steps[-1]) if steps else 0

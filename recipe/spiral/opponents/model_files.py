@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from safetensors import SafetensorError, safe_open
 
-from ..storage.disk import link_or_copy, real
+from ..storage.disk import link_or_copy, read_small, real
 from ..storage.manifest import MANIFEST, TEXTS, changed_files
 
 #: A whole model, or a PEFT adapter.
@@ -82,7 +82,7 @@ def _whole(file: Path) -> bool:
 def _read(file: Path) -> Any:
     """A JSON file's mapping; None if it is not there, cut short, or holds none."""
     try:
-        content = json.loads(real(file).read_bytes())
+        content = json.loads(read_small(file))
     except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None

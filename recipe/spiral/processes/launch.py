@@ -27,13 +27,11 @@ from typing import Any
 
 import psutil
 
-from ..storage.disk import InUse, real, write_whole
+from ..storage.disk import InUse, check_locks, read_small, real, write_whole
 from .interrupts import END_SIGNALS, hold, interrupt_on_signals, release
 
 PROCESSES = "processes.json"
 LOCK = "in_use.lock"
-#: The environment variable by which a user takes a folder in which files cannot be locked.
-WITHOUT_LOCKS = "SPIRAL_WITHOUT_LOCKS"
 #: By which names trackers know the run, in its folder.
 TRACKERS = "trackers.json"
 #: The variables that tell them, and where to write.
@@ -79,7 +77,7 @@ def one_run(name: str) -> dict[str, str]:
 def tracked(run_dir: Path, **more: str) -> dict[str, str]:
     """What a run's trackers call it, in all of its starts: ``run``, and ``more`` that is to be kept."""
     try:
-        known = {str(tracker): str(name) for tracker, name in json.loads((run_dir / TRACKERS).read_bytes()).items()}
+        known = {str(tracker): str(name) for tracker, name in json.loads(read_small(run_dir / TRACKERS)).items()}
     except (OSError, ValueError, AttributeError):
         known = {}
     if more or "run" not in known:
@@ -144,12 +142,7 @@ def only_one(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
                 f"another {setting}"
             ) from None
         except OSError as error:
-            if not os.environ.get(WITHOUT_LOCKS):
-                raise InUse(
-                    f"{setting}={run_dir}: files cannot be locked there ({error.strerror}), so that a second start "
-                    f"would end this one's processes; give a {setting} on a disk with locks (Lustre: mounted with "
-                    f"flock), or set {WITHOUT_LOCKS}=1 and start nothing twice"
-                ) from error
+            check_locks(f"{setting}={run_dir}", error)
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
@@ -157,13 +150,15 @@ def only_one(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
 
 
 def is_in_use(run_dir: Path) -> bool:
-    """Whether a process is at work in the folder, which need not be writable. False where that cannot be known: without
-    a lock file that can be read, or on a file system without locks."""
-    with suppress(OSError), real(run_dir / LOCK).open("rb") as lock:
+    """Whether a process is at work in the folder, which need not be writable. On a disk without locks: whether the last
+    one's number is in use here. False where that cannot be known: without a lock file that can be read."""
+    with suppress(OSError, ValueError, OverflowError), real(run_dir / LOCK).open("rb") as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             return True
+        except OSError:
+            return psutil.pid_exists(int(lock.read(20)))
     return False
 
 
@@ -247,30 +242,39 @@ def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
 
 
 def end_leftovers(notes: Path, of: list[float] | None = None) -> int:
-    """End what a killed driver left, by the list that it kept; returns how many processes there were.
+    """End what a killed driver left, by the list that it kept; returns how many processes there were. Raises InUse: the
+    driver lives, as it may on a disk without locks.
 
     ``of``: only if it is this driver's, by number and time; the list stays, as another start may be writing its own.
     """
     try:
-        noted = json.loads(notes.read_bytes())
+        noted = json.loads(read_small(notes))
         if of is not None and noted["driver"] != of:
             return 0
-        processes = [(int(pid), float(created)) for pid, created in noted["processes"]]
+        driver = _living([noted["driver"]] if of is None and "driver" in noted else [])
+        leftovers = _living(noted["processes"])
         segments = {str(name) for name in noted.get("segments", ())}
     except (OSError, ValueError, RecursionError, TypeError, LookupError, AttributeError, ArithmeticError):
         return 0  # not what we write
-    leftovers = []
-    for pid, created in processes:
-        with suppress(psutil.Error, ValueError, OverflowError):
-            process = psutil.Process(pid)
-            if pid != os.getpid() and abs(process.create_time() - created) < 0.01:  # process numbers are used again
-                leftovers.append(process)
+    if driver:
+        raise InUse(f"{notes.parent}: process {driver[0].pid} is at work there; wait for it, end it, or take another")
     segments |= _segments_of(leftovers)
     if of is None:
         notes.unlink(missing_ok=True)
     count = end_processes(leftovers)
     remove_segments(segments)
     return count
+
+
+def _living(noted: Iterable[Any]) -> list[psutil.Process]:
+    """The processes of these numbers and times that live; process numbers are used again."""
+    living = []
+    for pid, created in [(int(pid), float(created)) for pid, created in noted]:
+        with suppress(psutil.Error, ValueError, OverflowError):
+            process = psutil.Process(pid)
+            if pid != os.getpid() and abs(process.create_time() - created) < 0.01:
+                living.append(process)
+    return living
 
 
 def remove_segments(names: Iterable[str]) -> int:

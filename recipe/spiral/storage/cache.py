@@ -14,6 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from .disk import check_locks
 from .manifest import MANIFEST, changed_files, write_manifest
 
 logger = logging.getLogger(__name__)
@@ -81,11 +82,13 @@ def provide(folder: Path, build: Callable[[Path], None], force: bool = False) ->
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder.with_name(f"{folder.name}.lock"))
     try:
-        locked = lock.acquire(timeout=1)
+        lock.acquire(timeout=1)
     except Timeout:
         logger.warning("waiting for another process that is making %s", folder)
-        locked = lock.acquire()
-    with locked:
+        lock.acquire()
+    except OSError as error:
+        check_locks(f"SPIRAL_CACHE={folder.parent}", error)
+    try:
         if not force and is_intact(folder):
             return folder
         if folder.exists() and not force:
@@ -94,4 +97,6 @@ def provide(folder: Path, build: Callable[[Path], None], force: bool = False) ->
             shutil.rmtree(leftover, ignore_errors=True)
         with whole_folder(folder) as new:
             build(new)
+    finally:
+        lock.release()
     return folder

@@ -19,7 +19,7 @@ from typing import Any
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from .disk import real, write_whole
+from .disk import read_small, real, write_whole
 from .manifest import MANIFEST, changed_files, changed_member, checksums_hold, read_manifest, write_digests
 from .run_config import load_config
 
@@ -87,7 +87,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     """SPIRAL's state in a checkpoint folder. Raises BrokenCheckpoint: there is none, or it cannot be read."""
     file = folder / STATE_FILE
     try:
-        state = json.loads(real(file).read_bytes())
+        state = json.loads(read_small(file))
     except (OSError, ValueError, RecursionError) as error:
         raise BrokenCheckpoint(f"{file}: {error}") from error
     if not isinstance(state, dict):
@@ -103,7 +103,7 @@ def reference_file(folder: Path, ranks: int, rank: int) -> Path:
 def ranks_of(folder: Path) -> int:
     """The number of ranks that wrote a checkpoint, from verl's note, or else from the files' names."""
     try:
-        noted = json.loads(real(folder / "actor" / "fsdp_config.json").read_bytes())
+        noted = json.loads(read_small(folder / "actor" / "fsdp_config.json"))
         ranks = int(noted["world_size"])
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         names = (re.search(r"_world_size_(\d+)_rank_", file.name) for file in folder.glob("actor/*.pt"))
@@ -227,7 +227,7 @@ def latest(checkpoints: Path) -> int | None:
         folders = {step: checkpoints / f"global_step_{step}" for step in steps(checkpoints)}
         return max((step for step, at in folders.items() if not missing_parts(at, ranks_of(at))), default=None)
     try:
-        text = real(tracker).read_text(encoding="ascii").strip()
+        text = read_small(tracker).decode("ascii").strip()
         return int(text) if text.isdecimal() else None
     except (OSError, ValueError):
         return None

@@ -7,6 +7,7 @@ of a text: each row carries a CRC-32 for that.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
-from .disk import DiskFull, InUse, real
+from .disk import WITHOUT_LOCKS, DiskFull, InUse, check_locks, real
 
 #: A key is a JSON list, a value is JSON.
 _COLUMNS = "key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL"
@@ -50,7 +51,8 @@ class Database:
                 self.file.parent.mkdir(parents=True, exist_ok=True)
                 stack.callback(_locked(self.file).release)
             with self.errors():
-                target = f"{self.file.as_uri()}?mode={'ro' if read_only else 'rwc'}"
+                locks = "&nolock=1" if os.environ.get(WITHOUT_LOCKS) else ""
+                target = f"{self.file.as_uri()}?mode={'ro' if read_only else 'rwc'}{locks}"
                 self._connection = sqlite3.connect(target, uri=True, isolation_level=None)
                 self._connection.text_factory = bytes  # a damaged text may be no UTF-8
                 stack.enter_context(closing(self._connection))
@@ -106,6 +108,8 @@ class Database:
             raise DamagedDatabase(self._damage(str(error))) from error
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE) & 0xFF
+            if code == sqlite3.SQLITE_IOERR and "LOCK" in error.sqlite_errorname:
+                check_locks(str(self.file), error)
             if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
                 raise DiskFull(f"{self.file} could not be written ({error}): make room on the disk") from error
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -216,4 +220,6 @@ def _locked(file: Path) -> FileLock:
         lock.acquire(timeout=0)
     except Timeout:
         raise InUse(f"{file}: another process writes to it: wait for it, end it, or take another folder") from None
+    except OSError as error:
+        check_locks(str(file), error)
     return lock

@@ -21,8 +21,25 @@ _NO_LINK = {
 }
 
 
+#: The environment variable by which a user takes a folder in which files cannot be locked.
+WITHOUT_LOCKS = "SPIRAL_WITHOUT_LOCKS"
+
+
 class InUse(RuntimeError):
-    """Another process is at work in a folder, or writes to a file."""
+    """Another process is at work in a folder, or writes to a file; or nobody can know, as there are no locks."""
+
+
+def check_locks(place: str, error: Exception) -> None:
+    """Raise InUse for an error of a lock, which is not that somebody has it, unless the user takes a disk without
+    locks. An error of opening its file is raised as it is."""
+    if getattr(error, "filename", None):
+        raise error
+    if not os.environ.get(WITHOUT_LOCKS):
+        raise InUse(
+            f"{place}: files cannot be locked there ({getattr(error, 'strerror', None) or error}), so that two starts "
+            "could write there at once; give a place on a disk with locks (Lustre: mounted with flock), or set "
+            f"{WITHOUT_LOCKS}=1 and start nothing twice"
+        ) from error
 
 
 class DiskFull(Exception):
@@ -58,6 +75,15 @@ def real(file: Path) -> Path:
     if file.exists() and not file.is_file() and not file.is_dir():
         raise OSError(f"{file}: is a pipe or a device, and no file")
     return file
+
+
+def read_small(file: Path, most: int = 2**26) -> bytes:
+    """The content of a file that is no weights. Raises OSError: it cannot be read, is a pipe or a device, or has more
+    bytes than any that is written, so that it could fill the memory."""
+    with real(file).open("rb") as opened:
+        if len(read := opened.read(most + 1)) > most:
+            raise OSError(f"{file}: has more than {most} bytes, which no such file has")
+    return read
 
 
 def free(path: Path) -> int:

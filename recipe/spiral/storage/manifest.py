@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from .disk import real
+from .disk import read_small, real
 
 MANIFEST = "manifest.json"
 #: Bytes of a zip archive's header of a part; in the last four are the lengths of its name and of what comes after it.
@@ -75,7 +75,7 @@ def changed_member(folder: Path) -> list[str]:
 def read_manifest(folder: Path) -> dict[str, object] | None:
     """What a folder's manifest says; None: it cannot be read. Another program's may say anything."""
     try:
-        manifest = json.loads(real(folder / MANIFEST).read_bytes())
+        manifest = json.loads(read_small(folder / MANIFEST))
     except (OSError, ValueError, RecursionError):
         return None
     return manifest if isinstance(manifest, dict) else {MANIFEST: None}

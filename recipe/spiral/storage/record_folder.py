@@ -20,6 +20,8 @@ from .record_writer import AFTER, BEFORE, RecordWriter, digest
 MOST_BROKEN = 1000
 #: Bytes of a line: a game of a thousand turns with 4,000 tokens each has less.
 LONGEST = 2**27
+#: Of one that is not as we write it: as Python's own objects, its values take up to thirty times as many bytes.
+_LONGEST_CHANGED = 2**24
 _decode = msgspec.json.Decoder(GameRecord).decode
 
 
@@ -70,6 +72,8 @@ def parse(line: bytes) -> tuple[GameRecord, bool]:
     if end == digest(body + b"}").encode() + AFTER:
         with suppress(msgspec.MsgspecError):  # a number that is none in JSON
             return _decode(line), True
+    if len(line) > _LONGEST_CHANGED:
+        raise ValueError(f"is not as it was written, and has more than {_LONGEST_CHANGED} bytes")
     data = json.loads(line)
     written = data.pop("digest", None)
     # who writes JSON anew may set other spaces

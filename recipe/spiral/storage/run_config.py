@@ -5,6 +5,7 @@ The folder may be a stranger's: what its config would have from the environment 
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import yaml
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from .disk import real
+from .disk import read_small
 
+#: Bytes: thirty times what a run writes.
+_LONGEST = 2**20
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -21,10 +24,10 @@ def load_config(file: Path) -> DictConfig:
     """The config, without what would be resolved. Raises OSError: there is none that can be read; ValueError: it is
     damaged, or is no mapping."""
     try:
-        with real(file).open(encoding="utf-8") as text:
-            if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _Loader)):
-                raise ValueError("it has YAML aliases, by which a few lines may stand for any number of values")
-        config = OmegaConf.load(file)
+        text = read_small(file, _LONGEST).decode()
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _Loader)):
+            raise ValueError("it has YAML aliases, by which a few lines may stand for any number of values")
+        config = OmegaConf.load(io.StringIO(text))
     except OSError:
         raise
     except Exception as error:  # damaged YAML raises errors of PyYAML's, OmegaConf's and Python's own

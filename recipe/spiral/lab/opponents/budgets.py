@@ -20,7 +20,7 @@ from ... import extensions
 from ...opponents.fixed_opponents import FixedOpponent
 from ...players.base import PlayerFailure, Position, Response
 from ...players.records import Usage
-from ...storage.disk import write_whole
+from ...storage.disk import read_small, write_whole
 from .api.endpoint_client import Unpaid
 from .api.endpoint_settings import ApiSettings, Limit
 from .api.player import ApiPlayer, BudgetSpent
@@ -159,7 +159,7 @@ class Budgets(extensions.Budgets):
 def read_costs(file: Path) -> dict[str, dict[str, Any]]:
     """What a run's endpoints have cost, by name, each as the fields of a ``Usage``; ``ValueError`` if it is damaged."""
     try:
-        costs = json.loads(file.read_bytes())
+        costs = json.loads(read_small(file))
         for usage in costs.values():
             numbers = (usage["prompt_tokens"], usage["response_tokens"], usage["cost"] or 0.0)
             if not (0 <= Usage(**usage).tokens < math.inf and all(0 <= number < math.inf for number in numbers)):

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,5 +71,6 @@ def save(folder: Path, record: GameRecord) -> Path:
     games = RecordFolder(folder / "games")
     games.path.mkdir(parents=True, exist_ok=True)
     with (games.path / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two people may end their games at the same moment
+        with suppress(OSError):  # a disk without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two people may end their games at the same moment
         return games.write(SPLIT, max(games.steps(SPLIT), default=0) + 1, [record])

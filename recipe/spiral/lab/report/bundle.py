@@ -20,7 +20,7 @@ from string import Template
 from typing import Any
 
 from ...extras import install
-from ...storage.disk import real
+from ...storage.disk import read_small
 from ..drawing.drawn import PAGE_FILES
 
 ASSETS = "assets"
@@ -91,7 +91,7 @@ class Bundle:
     def read(self, name: str, default: Any = None) -> Any:
         """A value that ``write`` wrote; ``default`` where there is none that can be read."""
         try:
-            text = real(self.file(name)).read_text(encoding="ascii")
+            text = read_small(self.file(name), 2**28).decode("ascii")
             return json.loads(text.removeprefix(_call(name)).removesuffix(");\n"))
         except (OSError, ValueError):
             return default

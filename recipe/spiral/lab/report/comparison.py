@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import os
 import time
@@ -14,7 +15,7 @@ from typing import Any
 
 from ...processes.launch import is_in_use
 from ...storage.checkpoints import config_file, config_of
-from ...storage.disk import real
+from ...storage.disk import read_small
 from ...storage.metrics_file import METRICS
 from ...storage.run_config import setting
 from ..sweep.sweep_table import TABLE
@@ -52,8 +53,8 @@ def _row(run: Path) -> dict[str, str]:
 
 def _table(sweep: Path) -> list[dict[str, str]]:
     try:
-        with real(sweep / TABLE).open(encoding="utf-8", newline="") as rows:
-            return [row for row in csv.DictReader(rows) if row.get("folder")]
+        rows = csv.DictReader(io.StringIO(read_small(sweep / TABLE).decode(), newline=""))
+        return [row for row in rows if row.get("folder")]
     except (OSError, UnicodeError, csv.Error):
         return []
 

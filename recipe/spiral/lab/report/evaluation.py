@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ...storage.disk import real
+from ...storage.disk import read_small
 from ..evaluation.benchmarks.catalog import PAPER, PAPER_AVERAGES
 from ..evaluation.outputs.results import RESULTS
 from .bundle import is_within
@@ -43,7 +44,7 @@ def _is_of(place: Path, run_dir: Path) -> bool:
     run = run_dir.resolve()
     for file in (place / f"{RESULTS}.json", *sorted(place.glob(f"step_*/{RESULTS}.json"))[:1]):
         try:
-            policies = json.loads(real(file).read_bytes())["manifest"]["policies"]
+            policies = json.loads(read_small(file))["manifest"]["policies"]
             said = [Path(text) for policy in policies.values() for text in policy.values() if isinstance(text, str)]
         except _NOT_OURS:
             continue
@@ -57,7 +58,7 @@ def evaluations(run_dir: Path, places: Iterable[Path]) -> dict[str, Any]:
     readable, unreadable = [], []
     for place in places:
         try:
-            results = json.loads(real(place / f"{RESULTS}.json").read_bytes())
+            results = json.loads(read_small(place / f"{RESULTS}.json"))
             parts = {part: results[part] for part in _PARTS if part in results}
             readable.append({"name": _name(place, run_dir), **parts, "policies": _policies(place)})
         except _NOT_OURS as error:
@@ -74,5 +75,4 @@ def _policies(place: Path) -> list[dict[str, str]]:
     file = place / "actions.csv"
     if not file.is_file() or not is_within(file, place):
         return []
-    with file.open(encoding="utf-8", newline="") as rows:
-        return list(islice(csv.DictReader(rows), _MOST_ROWS))
+    return list(islice(csv.DictReader(io.StringIO(read_small(file).decode(), newline="")), _MOST_ROWS))

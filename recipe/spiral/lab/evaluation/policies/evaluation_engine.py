@@ -20,6 +20,7 @@ from ....players.policy import Generate, Generation
 from ....processes.engine_failure import EngineFailure, engine_settings, explain
 from ....processes.launch import set_environment
 from ....rollouts.end_tokens import end_tokens
+from ....storage.disk import read_small
 from ..parsing import Count, Number, Section
 from .evaluated_policy import Policy
 from .kept_stderr import stderr_kept
@@ -229,7 +230,7 @@ def lora_rank(adapter: Path) -> int:
     """
     file = adapter / "adapter_config.json"
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        config = json.loads(read_small(file))
         return int(max([config["r"], *(config.get("rank_pattern") or {}).values()]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{file}: names no rank of an adapter ({error})") from error
