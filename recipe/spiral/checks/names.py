@@ -174,10 +174,7 @@ def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
 def _of_another_kind(
     values: Mapping[str, Any], tree: Mapping[str, Any], place: str = ""
 ) -> Iterator[tuple[str, Any, str]]:
-    """Each value in the place of a section or a list, with what it must be.
-
-    A link is looked at where it leads to.
-    """
+    """Each value in the place of a section or a list, with what it must be; a link is looked at where it leads to."""
     for key, inner in tree.items():
         value = values.get(key, inner)
         if isinstance(value, str) and "${" in value:

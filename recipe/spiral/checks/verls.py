@@ -16,12 +16,10 @@ from ..processes.attention import PACKED, TORCHS
 from ..processes.composing import in_verl
 from .errors import require, written
 from .names import TABLES, VERLS, packaged, walk
-from .schema import is_of
+from .schema import KINDS, is_of
 
 _MODE = "trainer.v1.trainer_mode"
 _CORRECTION = "algorithm.rollout_correction"
-#: verl's default is a number, and a text is understood as well: "0.5_2.0".
-_NUMBERS_OR_TEXT = (f"{_CORRECTION}.rollout_is_threshold",)
 
 
 def _correction(config: DictConfig) -> None:
@@ -47,13 +45,13 @@ def has_critic(config: DictConfig) -> bool:
 
 def check_kinds(values: Mapping[str, Any]) -> None:
     """Refuse what is no boolean or no number where verl's default is one: verl takes any text for true and null for
-    false, and what is no number fails only in a worker."""
+    false, and what is no number fails only in a worker. Of what ``settings.yaml`` describes, other values may do."""
     for setting, default in walk(packaged(Path(in_verl(VERLS)))):
         value = values.get(setting, default)
         kind = "true or false" if isinstance(default, bool) else "a number" if isinstance(default, int | float) else ""
         link = isinstance(value, str) and "${" in value
         free = setting in TABLES["instead"] or bool({*setting.split(".")} & {*TABLES["free"]})
-        passes = not kind or (value is None and free) or link or setting in _NUMBERS_OR_TEXT
+        passes = not kind or (value is None and free) or link or setting in KINDS
         require(passes or is_of(value, kind), f"{setting}={written(value)}: must be {kind}")
 
 
