@@ -51,7 +51,7 @@ from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 from verl.workers.rollout.vllm_rollout import vllm_async_server
 from verl.workers.utils import losses
 
-from recipe.spiral.checks import verls as verls_checks
+from recipe.spiral.checks.schema import KINDS
 from recipe.spiral.rollout import turns_to_rows
 from recipe.spiral.spin.dpo import compute_policy_loss_dpo
 from recipe.spiral.storage.checkpoints import TRACKER, missing_parts
@@ -1190,8 +1190,9 @@ def test_a_worker_scores_in_the_precision_of_training() -> None:
 
 
 def test_the_names_that_are_checked_early_are_verls() -> None:
-    assert {*verls_checks.TRACKERS} == {*Tracking.supported_backend, "tracking"}
-    for name in verls_checks.KL:
-        kl_penalty(torch.zeros(1), torch.zeros(1), f"{name}+")
+    assert {*KINDS["trainer.logger"].removeprefix("names of ").split(", ")} == {*Tracking.supported_backend, "tracking"}
+    for setting in ("actor_rollout_ref.actor.kl_loss_type", "algorithm.kl_penalty"):
+        for name in KINDS[setting].removeprefix("one of ").split(", "):
+            kl_penalty(torch.zeros(1), torch.zeros(1), name)
     with pytest.raises(NotImplementedError):
         kl_penalty(torch.zeros(1), torch.zeros(1), "full")

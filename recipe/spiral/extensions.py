@@ -267,12 +267,10 @@ def choose(config: Any, say: Callable[[str], None]) -> tuple[Extension, ...]:
     """Make those that the config names the ones of this run. ``say`` is told which of ours are not there.
 
     Raises:
-        ValueError: it names no list, or another module that is not there.
+        ValueError: it names another module that is not there.
     """
-    if isinstance(names := config.extensions or (), str):
-        raise ValueError(f"extensions={names}: must be a list: extensions=[{names}]")
     there = []
-    for name in names:
+    for name in config.extensions:
         if _is_there(name):
             there.append(name)
         elif not name.startswith("recipe.spiral."):  # ours can be deleted
@@ -302,7 +300,8 @@ def _load(name: str) -> Extension:
 def _is_there(name: str) -> bool:
     """Whether the module can be imported; one that needs another that is not there cannot either, and says so."""
     try:
-        importlib.import_module(name)
+        if not hasattr(importlib.import_module(name), "Extension"):
+            raise ValueError(f"extensions: {name}: has no class Extension (docs/extensions.md)")
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise

@@ -102,7 +102,8 @@ def run(config: DictConfig) -> int:
         if any(not name.startswith("recipe.spiral.") for name in config.extensions or ()):
             put_on_path(Path.cwd())  # where a module of the user's is, for the run's other processes
         with open_dict(config):
-            config.run_dir = str(Path(str(config.run_dir)).resolve())
+            if config.run_dir:  # else the checks refuse it
+                config.run_dir = str(Path(str(config.run_dir)).resolve())
             config.actor_rollout_ref.model.path = whole_path(config.actor_rollout_ref.model.path)
         choose_checkpoint(config)
         if lines := finished(config):

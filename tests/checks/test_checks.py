@@ -114,8 +114,6 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
     ("override", "message"),
     [
         ("games=[TicTacTo]", r"unknown game 'TicTacTo'\. Did you mean 'TicTacToe'\? Known games: "),
-        ("games=null", r"games=null: must be a list: games=\[TicTacToe, KuhnPoker\]"),
-        ("games=TicTacToe", r"games='TicTacToe': must be a list: games=\[TicTacToe\]"),
         ("games=[]", r"games=\[\]: name at least one game"),
         ("games=[Nim,Nim-v0]", r"games: a game is named twice: Nim, Nim; use weight instead"),
         ("validation.games=[Nimm]", r"unknown game 'Nimm'"),
@@ -124,10 +122,6 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         (
             "validation.opponents=[random,gpt]",
             r"validation\.opponents: 'gpt': 'gpt' is no kind of fixed player; known kinds: random, perfect",
-        ),
-        (
-            "validation.opponents=random",
-            r"validation\.opponents='random': must be a list: validation\.opponents=\[random\]",
         ),
         (
             "validation={opponents: [alphabeta], games: [Nim, KuhnPoker]}",
@@ -194,15 +188,14 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("actor_rollout_ref.actor.checkpoint.async_save=true", r"async_save=true: must be false"),
         ("guard.action=end", r"guard\.action=end: must be one of warn, stop, off"),
         ("guard.window=0", r"guard\.window=0: must be a whole number >= 1"),
-        ("guard.shorter=-1", r"guard\.shorter=-1: must be a number >= 0 or null"),
+        ("guard.shorter=-1", r"guard\.shorter=-1: must be a number >= 0 and <= 1 or null"),
         ("guard.patience=1.5", r"guard\.patience=1\.5: must be a whole number >= 1"),
-        ("guard.invalid=much", r"guard\.invalid=much: must be a number >= 0 or null"),
+        ("guard.invalid=much", r"guard\.invalid=much: must be a number >= 0 and <= 1 or null"),
         ("fsp.start_from=-1", r"fsp\.start_from=-1: must be a whole number >= 0"),
         ("fsp.update_interval=0", r"fsp\.update_interval=0: must be a whole number >= 1 or null"),
         ("fsp.keep=lifo", r"fsp\.keep=lifo: must be one of fifo, spread, best"),
         ("fsp.on_missing=ask", r"fsp\.on_missing=ask: must be one of leave_out, stop"),
         ("algorithm.rae.decay=.nan", r"algorithm\.rae\.decay=nan: must be a number"),
-        ("guard=off", r"guard=.*: must be a mapping"),
         ("guard.reasoning_chars=-1", r"guard\.reasoning_chars=-1: must be a whole number"),
         ("data.max_prompt_length=0", r"data\.max_prompt_length=0: must be a whole number >= 1"),
         ("data.max_response_length=0", r"data\.max_response_length=0: must be a whole number >= 1"),
@@ -297,6 +290,7 @@ def test_a_bad_setting_is_named_with_its_value_and_its_mend(tmp_path: Path, over
         "verbose=loud",
         "trainer.val_before_train=off",
         "actor_rollout_ref.actor.use_kl_loss=maybe",
+        "actor_rollout_ref.actor.use_kl_loss=null",
         "actor_rollout_ref.rollout.enforce_eager=0",
     ],
 )
@@ -313,8 +307,8 @@ def test_what_is_true_or_false_is_one_of_them(tmp_path: Path, override: str) -> 
     ("override", "message"),
     [
         ("actor_rollout_ref.actor.ppo_epochs=two", "must be a whole number >= 1"),
-        ("actor_rollout_ref.actor.optim.lr=true", "must be a number > 0"),
-        ("actor_rollout_ref.actor.optim.lr=-1", "must be a number > 0"),
+        ("actor_rollout_ref.actor.optim.lr=true", "must be a number > 0 and <= 1"),
+        ("actor_rollout_ref.actor.optim.lr=2", "must be a number > 0 and <= 1"),
         ("actor_rollout_ref.actor.optim.weight_decay=-5", "must be a number >= 0"),
         ("actor_rollout_ref.actor.optim.betas=[0.9, 1.0]", "must be [a number >= 0 and < 1, "),
         ("actor_rollout_ref.actor.clip_ratio=-0.2", "must be a number >= 0"),
@@ -330,6 +324,15 @@ def test_what_is_true_or_false_is_one_of_them(tmp_path: Path, override: str) -> 
         ("actor_rollout_ref.actor.strategy=fspd2", "must be one of fsdp, fsdp2"),
         ("critic.optim.num_cycles=half", "must be a number > 0"),
         ("actor_rollout_ref.rollout.seed=first", "must be a number"),
+        ("actor_rollout_ref.rollout.seed=null", "must be a number"),
+        ("trainer.logger=null", "must be names of wandb, "),
+        ("trainer.device=tpu", "must be one of cpu, cuda"),
+        ("guard.invalid=50", "must be a number >= 0 and <= 1 or null"),
+        ("actor_rollout_ref.actor.loss_agg_mode=mean", "must be one of token-mean, "),
+        ("actor_rollout_ref.actor.optim.lr_scheduler_type=cosin", "must be one of constant, cosine"),
+        ("actor_rollout_ref.actor.fsdp_config.fsdp_size=0", "must be -1 or a whole number >= 1"),
+        ("algorithm.rollout_correction.rollout_is_threshold=-1", "must be a number > 0 or text"),
+        ("actor_rollout_ref.rollout.load_format=nope", "must be one of dummy, auto, safetensors, "),
     ],
 )
 def test_verls_numbers_are_such(tmp_path: Path, override: str, message: str) -> None:
@@ -362,9 +365,9 @@ def test_names_that_verl_would_refuse_late(tmp_path: Path) -> None:
     check(config(tmp_path, "trainer.logger=[console,tracking,file]", "algorithm.kl_penalty=k3+"))
     check(config(tmp_path, "trainer.logger=console"))
     for setting, message in (
-        ("actor_rollout_ref.actor.kl_loss_type=low_var", "low_var: unknown; known: kl, .*, low_var_kl, k3$"),
-        ("algorithm.kl_penalty=full", "full: unknown; known: kl"),
-        ("trainer.logger=[console,wandbb]", "wandbb: unknown; known: wandb, "),
+        ("actor_rollout_ref.actor.kl_loss_type=low_var", "low_var: must be one of kl, .*, low_var_kl, k3, kl\\+, "),
+        ("algorithm.kl_penalty=full", "full: must be one of kl"),
+        ("trainer.logger=[console,wandbb]", ".*wandbb.*: must be names of wandb, "),
     ):
         with pytest.raises(ConfigError, match=rf"^{setting.split('=')[0]}={message}"):
             check(config(tmp_path, setting))
@@ -583,5 +586,11 @@ def test_a_cluster_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_engine_stays_ours(tmp_path: Path) -> None:
     ours, setting = "recipe.spiral.workers.engine", "actor_rollout_ref.model.external_lib"
-    for given, named in (("null", ours), ("mine", [ours, "mine"]), (f"[{ours},mine]", [ours, "mine"])):
+    for given, named in (("null", ours), ("json", [ours, "json"]), (f"[{ours},json]", [ours, "json"])):
         assert config(tmp_path, f"{setting}={given}").actor_rollout_ref.model.external_lib == named
+
+
+@pytest.mark.parametrize("modules", ["nope", "[json, nope.mine]", ".nope", "5"])
+def test_a_module_of_the_users_that_is_not_there_is_named(tmp_path: Path, modules: str) -> None:
+    with pytest.raises(ConfigError, match=r"model\.external_lib=(\.?nope|nope\.mine|5): there is no such module"):
+        config(tmp_path, f"actor_rollout_ref.model.external_lib={modules}")

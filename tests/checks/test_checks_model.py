@@ -216,6 +216,52 @@ def test_modules_that_the_model_has_not_are_refused(
             check_model(asked)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            "num_hiden_layers: 2",
+            "num_hiden_layers=2: the config of this model has no num_hiden_layers; did you mean num_",
+        ),
+        ("hidden_size: 7", "hidden_size=7: the model has 4096; leave this out"),
+        (
+            "rope_parameters: {rope_theta: 5.0}",
+            "rope_parameters={'rope_theta': 5.0}: the model has {.*}; leave this out, or change the config.json",
+        ),
+        ("attn_implementation: nope", "attn_implementation=nope: unknown; known: eager, spiral_packed, .*sdpa"),
+        ("attn_implementation: null", "attn_implementation=null: unknown"),
+        ("hidden_size: 4096, attention_dropout: 0.1, eos_token_id: [1, 2]", ""),
+    ],
+)
+def test_what_cannot_change_the_models_config_is_refused(
+    tmp_path: Path, tokenizer: WordTokenizer, settings: str, message: str
+) -> None:
+    made = with_model(tmp_path, "algorithm.adv_estimator=gae", f"critic.model.path={tmp_path / 'model'}")
+    OmegaConf.set_struct(made, False)
+    for part in ("actor_rollout_ref", "critic"):
+        asked = OmegaConf.merge(made, OmegaConf.create(f"{part}: {{model: {{override_config: {{{settings}}}}}}}"))
+        if message:
+            with pytest.raises(ConfigError, match=rf"^{part}\.model\.override_config\.{message}"):
+                check_model(asked)
+        else:
+            check_model(asked)
+
+
+def test_a_part_of_the_models_config_can_be_changed(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "gemma3"}))
+    made = with_model(tmp_path)
+    made.actor_rollout_ref.model.override_config = {"text_config": {"attention_dropout": 0.1}}
+    check_model(made)
+    made.actor_rollout_ref.model.override_config = {"text_config": {"hidden_size": 7}}
+    with pytest.raises(ConfigError, match=r"override_config\.text_config\.hidden_size=7: the model has \d+; "):
+        check_model(made)
+
+
+def test_a_module_of_the_users_may_register_attention(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    mine = "actor_rollout_ref.model.override_config.attn_implementation=mine"
+    check_model(with_model(tmp_path, mine, "actor_rollout_ref.model.external_lib=json"))
+
+
 def test_a_model_with_a_flipped_bit_is_refused(tmp_path: Path, tokenizer: WordTokenizer) -> None:
     weights = tmp_path / "model" / "model.safetensors"
     weights.write_bytes(bytes(64))
@@ -237,6 +283,15 @@ def test_a_tokenizer_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     (tmp_path / "model" / "config.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path=.*: its tokenizer cannot be loaded: "):
         check_model(with_model(tmp_path))
+
+
+def test_a_critics_model_that_is_not_there_is_refused(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    critic = ["algorithm.adv_estimator=gae", f"critic.model.path={tmp_path}"]
+    with pytest.raises(ConfigError, match=r"^critic\.model\.path=.*: holds no config\.json, so it is no Hugging Face"):
+        check_model(with_model(tmp_path, *critic))
+    (tmp_path / "config.json").write_text('{"model_type": "nope"}')
+    with pytest.raises(ConfigError, match=r"^critic\.model\.path=.*: its config cannot be loaded: .*nope"):
+        check_model(with_model(tmp_path, *critic))
 
 
 def test_a_model_without_a_chat_template_is_told_of_plain_ones(tmp_path: Path, tokenizer: WordTokenizer) -> None:

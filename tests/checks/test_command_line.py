@@ -46,6 +46,16 @@ def test_settings_stand_on_both_sides_of_a_flag(monkeypatch: pytest.MonkeyPatch,
     ]
 
 
+def test_settings_without_effect_are_noted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    run(monkeypatch, "fsp.size=5", "fsp.ratio=0.2", "trainer.resume_from_path=x", "draw_retry.enabled=false")
+    assert capsys.readouterr().err == (
+        "note: without effect, with fsp.enabled=false: fsp.size, fsp.ratio\n"
+        "note: without effect, with trainer.resume_mode=auto: trainer.resume_from_path\n"
+    )
+    run(monkeypatch, "fsp.size=5", "fsp.enabled=true", "+experiment=pool")
+    assert not capsys.readouterr().err
+
+
 def test_a_sweep_works_from_any_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = run(monkeypatch, "-m", "+sweep=seeds", "+experiment=pool")
     assert is_sweep(jobs) and [config.seed for config, _ in jobs] == [0, 1, 2, 3, 4]
@@ -109,7 +119,9 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
             "--config-name kuhn: there is no such config; a preset is named by +experiment=kuhn",
         ),
         (["extensions=[nope]"], "extensions: nope: there is no such module; install it, or start where it lies"),
-        (["extensions=nope"], "extensions=nope: must be a list: extensions=[nope]"),
+        (["extensions=[json]"], "extensions: json: has no class Extension (docs/extensions.md)"),
+        (["seed=1,2"], "seed=1,2: a list must be in brackets, and a sweep starts with -m; for a text "),
+        (["extensions=nope"], "extensions=nope: must be a list, such as ["),
         (["--config-dir", "nowhere"], "nowhere' not found"),
         (["+sweep=seedz"], "+sweep=seedz: unknown; did you mean `+sweep=seeds`? known: games, rae_decay, seeds"),
         (["games=[Nim"], "games=[Nim: [ and ] are not in pairs; put the argument in single quotes, and "),

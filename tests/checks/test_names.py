@@ -128,9 +128,11 @@ def test_an_evaluations_unknown_key_is_refused(key: str, message: str) -> None:
         ("actor_rollout_ref.rollout.agent", [5], "a mapping"),
         ("ray_kwargs.ray_init", 5, "a mapping"),
         ("environment", None, "a mapping"),
-        ("validation.exploitability", 5, "a list"),
-        ("actor_rollout_ref.actor.checkpoint.save_contents", 5, "a list"),
-        ("games", {"id": "Nim"}, "a list"),
+        ("validation.exploitability", 5, "a list, such as []"),
+        ("actor_rollout_ref.actor.checkpoint.save_contents", 5, "a list, such as [model, optimizer, extra]"),
+        ("games", "Nim", "a list, such as [TicTacToe, KuhnPoker]"),
+        ("validation.opponents", "random", "a list, such as [random]"),
+        ("validation.benchmarks", None, "a list, such as []"),
     ],
 )
 def test_a_value_in_place_of_a_section_or_a_list_is_refused(key: str, value: object, kind: str, tmp_path) -> None:
@@ -152,7 +154,7 @@ def test_a_value_in_place_of_a_section_or_a_list_is_refused(key: str, value: obj
         ("opponent_engine.rollout", "${actor_rollout_ref.rollout}"),
     ],
 )
-def test_text_or_null_in_place_of_a_list_and_a_link_may_be_meant(key: str, value: object, tmp_path) -> None:
+def test_what_may_stand_in_place_of_a_list_and_a_link_may_be_meant(key: str, value: object, tmp_path) -> None:
     made = unsettled(tmp_path)
     OmegaConf.update(made, key, value, merge=False)
     names().refuse_unknown(made)

@@ -46,7 +46,8 @@ def test_names_of_ways_are_those_of_the_code() -> None:
         ("one of 1, 2 or null", [1, 2, None], [3, "1", True, 1.0]),
         ("float32 or null", ["float32", None], ["float16"]),
         ("[a number >= 0 and < 1, a number >= 0 and < 1]", [[0.9, 0.95]], [[0.9], [0.9, 1], 0.9]),
-        ("text or null", ["", None], [1]),
+        ("text or null", ["a", None], ["", 1]),
+        ("names of a, b", ["a", ["a", "b"], []], ["c", ["a", "c"], None, [None]]),
         ("a list", [[], [1]], ["a", {}]),
         ("a mapping", [{}], [[]]),
     ],
@@ -59,6 +60,6 @@ def test_a_value_is_what_the_words_say(kind: str, good: list[Any], bad: list[Any
 def test_every_kind_is_understood() -> None:
     """A word that is none would be taken for a choice."""
     number = r"a (whole )?number( [<>]=? -?[\d.]+( and [<>]=? -?[\d.]+)?)?"
-    words = rf"(one of [\w., ]+|float32|-1|null|text|a list|a mapping|{number}|\[{number}(, {number})*\])"
+    words = rf"((one|names) of [\w.,+ -]+|float32|-1|null|text|a list|a mapping|{number}|\[{number}(, {number})*\])"
     for setting, kind in KINDS.items():
         assert kind == "true or false" or re.fullmatch(rf"{words}( or {words})*", kind), setting

@@ -334,7 +334,6 @@ def test_without_opponents_everybody_plays_himself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ("random", "must be a list"),
         ([{"share": 0.1}], "must be {kind: random"),
         ([{"kind": "random", "share": 1.5}], "share=1.5: must be a share from 0 to 1"),
         ([{"kind": "random", "share": 0.1}, {"kind": "random", "share": 0.1}], "random is there twice"),

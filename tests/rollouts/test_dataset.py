@@ -180,8 +180,6 @@ def test_other_names_of_a_game_are_ours_in_the_end() -> None:
     ("entries", "message"),
     [
         ([], r"games=\[\]: name at least one game"),
-        ("TicTacToe", r"games='TicTacToe': must be a list: games=\[TicTacToe\]"),
-        (3, r"games=3: must be a list"),
         ([3], r"games: 3 is no game: give an id, or \{id: \.\.\., weight: \.\.\.\}"),
         (["TicTacToe", "TicTacToe-v0"], r"games: a game is named twice: TicTacToe, TicTacToe; use weight instead"),
         ([{"weight": 2}], r"games: \{'weight': 2\} must have the key id"),

@@ -37,8 +37,6 @@ def test_an_entry_of_opponents_brings_its_kind_its_settings_and_its_games() -> N
 @pytest.mark.parametrize(
     ("names", "opponents", "message"),
     [
-        ("random", [], r"^validation\.opponents='random': must be a list: validation\.opponents=\[random\]$"),
-        (None, [], r"^validation\.opponents=None: must be a list"),
         ([], [], r"^validation\.opponents=\[\]: name at least one"),
         (["random", "perfect", "random"], [], r"^validation\.opponents: random is there twice$"),
         (["gpt"], [], r"^validation\.opponents: 'gpt': 'gpt' is no kind of fixed player"),

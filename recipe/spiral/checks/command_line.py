@@ -30,9 +30,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..processes import masking
+from ..processes.terminal import note
 from .errors import ConfigError
 from .names import CONFIG, GROUPS, Names, of_presets, walk
-from .settle import settle
+from .settle import idle, settle
 
 #: A config, and Hydra's own node that belongs to it.
 Job = tuple[DictConfig, DictConfig]
@@ -101,6 +102,7 @@ def compose(program: str) -> list[Job]:
                 for folder in (node.runtime.output_dir, node.sweep.dir) if node.output_subdir is not None else ():
                     masking.hide_hydras(Path(folder))
             sys.argv[1:] = masking.without_secrets(sys.argv[1:])  # which trackers note
+    without_effect: dict[str, None] = {}
     for config, hydra_config in jobs:
         alone = hydra_config.mode != RunMode.MULTIRUN and "hydra.mode=RUN" not in given  # which a sweep's jobs have
         if alone and hydra_config.sweeper.get("params"):
@@ -109,10 +111,14 @@ def compose(program: str) -> list[Job]:
         overrides = [str(override) for override in OmegaConf.to_container(hydra_config.overrides.task, resolve=False)]
         names.refuse_unknown(config, [*given, *overrides], hydra_config)
         if program == "spiral_trainer":
+            named = [override.lstrip("+").split("=")[0] for override in overrides]
+            without_effect |= dict.fromkeys(idle(config, named))
             try:
-                settle(config, {*(o.lstrip("+").split("=")[0] for o in overrides), *of_presets(hydra_config)})
+                settle(config, {*named, *of_presets(hydra_config)})
             except (ValueError, ImportError, OmegaConfBaseException) as error:
                 raise ConfigError(_in_a_line(error, names)) from error
+    for line in without_effect:
+        note(line)
     return jobs
 
 
@@ -154,6 +160,8 @@ def _in_a_line(error: Exception, names: Names) -> str:
     text = " ".join(" ".join(filter(None, [str(error), str(error.__cause__ or "")])).split())
     if match := re.match("Cannot find primary config '(.*?)'", text):
         return f"--config-name {match[1]}: there is no such config; a preset is named by +experiment={match[1]}"
+    if match := re.match(r"Ambiguous value for argument '(.*?)' 1\. ", text):
+        return f"{match[1]}: a list must be in brackets, and a sweep starts with -m; for a text {_QUOTES}"
     if match := re.match(r"Multiple values for (\w+)\. ", text):
         return f"+{match[1]}: is there more than once; give one"
     if text.startswith("Config group override must be a string"):

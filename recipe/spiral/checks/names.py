@@ -174,10 +174,7 @@ def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
 def _of_another_kind(
     values: Mapping[str, Any], tree: Mapping[str, Any], place: str = ""
 ) -> Iterator[tuple[str, Any, str]]:
-    """Each value in the place of a section or a list, with what it must be.
-
-    A link is looked at where it leads to. Where a list is, null or one text may be meant; what reads it says so.
-    """
+    """Each value in the place of a section or a list, with what it must be; a link is looked at where it leads to."""
     for key, inner in tree.items():
         value = values.get(key, inner)
         if isinstance(value, str) and "${" in value:
@@ -187,8 +184,8 @@ def _of_another_kind(
                 yield f"{place}{key}", value, "a mapping"
             else:
                 yield from _of_another_kind(value, inner, f"{place}{key}.")
-        elif isinstance(inner, list) and not isinstance(value, list | str | None):
-            yield f"{place}{key}", value, "a list"
+        elif isinstance(inner, list) and not isinstance(value, list | str | None if key in TABLES["or_text"] else list):
+            yield f"{place}{key}", value, f"a list, such as [{', '.join(map(str, inner))}]"
 
 
 def walk(values: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:

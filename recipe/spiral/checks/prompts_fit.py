@@ -7,8 +7,11 @@ the whole conversation where the style has one. A longer prompt, which a game ma
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import warnings
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +28,18 @@ from ..processes.attention import FLASH, PACKED, TORCHS
 from ..processes.terminal import note
 from ..rollouts.schedule import GameShare, parse_games, plays_games
 from .errors import ConfigError, refusals, require, written
-from .resuming import check_same_model
+from .resuming import SIZES, check_same_model
 from .verls import has_critic
 
 #: The number of random games that are played to measure their prompts.
 PLAYOUTS = 5
-#: Settings of the model that are folders, a file that each has, and what it is.
+#: Settings of models that are folders, a file that each has, and what it is.
 _FOLDERS = (
-    ("path", "config.json", "Hugging Face model"),
-    ("hf_config_path", "config.json", "Hugging Face model"),
-    ("tokenizer_path", "tokenizer_config.json", "tokenizer of Hugging Face"),
-    ("lora_adapter_path", "adapter_config.json", "adapter of PEFT"),
+    ("actor_rollout_ref.model.path", "config.json", "Hugging Face model"),
+    ("critic.model.path", "config.json", "Hugging Face model"),
+    ("actor_rollout_ref.model.hf_config_path", "config.json", "Hugging Face model"),
+    ("actor_rollout_ref.model.tokenizer_path", "tokenizer_config.json", "tokenizer of Hugging Face"),
+    ("actor_rollout_ref.model.lora_adapter_path", "adapter_config.json", "adapter of PEFT"),
 )
 #: What ``target_modules``, ``exclude_modules`` and ``target_parameters`` are by default, which goes with every model.
 _ALL_LINEAR = {"all-linear", "None"}
@@ -43,15 +47,13 @@ _ALL_LINEAR = {"all-linear", "None"}
 
 def check_folder(config: DictConfig) -> None:
     """Refuse a folder of the model, or of what belongs to it, that is none."""
-    for name, file, what in _FOLDERS:
-        path = OmegaConf.select(config, setting := f"actor_rollout_ref.model.{name}")
+    for setting, file, what in _FOLDERS:
+        path = OmegaConf.select(config, setting)
         if path is None or is_hub_id(str(path)):
             continue
         path = os.path.expanduser(str(path))
-        if not os.path.isdir(path):
-            raise ConfigError(f"{setting}={path}: there is no such folder")
-        if not os.path.isfile(os.path.join(path, file)):
-            raise ConfigError(f"{setting}={path}: holds no {file}, so it is no {what}")
+        require(os.path.isdir(path), f"{setting}={path}: there is no such folder")
+        require(os.path.isfile(os.path.join(path, file)), f"{setting}={path}: holds no {file}, so it is no {what}")
     if config.actor_rollout_ref.model.lora_adapter_path is not None:
         rank = config.actor_rollout_ref.model.lora_rank
         require(rank > 0, f"actor_rollout_ref.model.lora_rank={rank}: must be the adapter's with lora_adapter_path")
@@ -65,35 +67,66 @@ def check_model(config: DictConfig) -> Any:
     """
     check_folder(config)
     path = os.path.expanduser(str(config.actor_rollout_ref.model.path))
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoTokenizer
 
-    trusted = config.actor_rollout_ref.model.trust_remote_code
     with refusals():
         check_unchanged(Path(path), f"actor_rollout_ref.model.path={path}")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trusted)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigError(f"actor_rollout_ref.model.path={path}: its tokenizer cannot be loaded: {reason}") from error
-    form = AutoConfig.from_pretrained(path, trust_remote_code=trusted).get_text_config()
-    check_same_model(config, form)
-    _adapter_fits(config, form)
+    tokenizer = _loaded(AutoTokenizer, config, "actor_rollout_ref", "tokenizer")
+    form = _form(config, "actor_rollout_ref")
     if has_critic(config):
-        critic = config.critic.model
-        started = AutoConfig.from_pretrained(critic.path, trust_remote_code=critic.trust_remote_code).get_text_config()
-        check_same_model(config, started, "critic")
-        _adapter_fits(config, started, "critic")
+        _form(config, "critic")
     _window_fits(config, form)
-    _attention_is_the_engines(config, form)
     _rows_stay_apart(config, form)
-    _attention_can_be_replaced(config, form)
+    _attention_fits(config, form)
     if plays_games(config):
         with refusals():
             check_prompts(config, tokenizer)
     return tokenizer
 
 
-def _adapter_fits(config: DictConfig, form: Any, part: str = "actor_rollout_ref") -> None:
+def _loaded(kind: Any, config: DictConfig, part: str, what: str) -> Any:
+    """What transformers loads of the policy's or the critic's model."""
+    model = config[part].model
+    try:
+        return kind.from_pretrained(os.path.expanduser(model.path), trust_remote_code=model.trust_remote_code)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(f"{part}.model.path={model.path}: its {what} cannot be loaded: {reason}") from error
+
+
+def _form(config: DictConfig, part: str) -> Any:
+    """The config of the policy's or the critic's model, after a look at what is asked for beside it."""
+    from transformers import AutoConfig
+
+    whole = _loaded(AutoConfig, config, part, "config")
+    _overrides_fit(config, config[part].model.override_config, whole, f"{part}.model.override_config")
+    form = whole.get_text_config()
+    check_same_model(config, form, part)
+    _adapter_fits(config, form, part)
+    return form
+
+
+def _overrides_fit(config: DictConfig, given: Mapping[str, Any], form: Any, place: str) -> None:
+    """Check that what changes the model's config can: verl sets any attribute, also one that nobody reads."""
+    from transformers import PretrainedConfig
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    known = ("eager", PACKED, *(name for name in ALL_ATTENTION_FUNCTIONS if "|" not in name))
+    for key, value in given.items():
+        setting, own = f"{place}.{key}={written(value)}", getattr(form, key, None)
+        if key == "attn_implementation":  # one of the hub's, or of a module of the user's, cannot be looked up here
+            others = "/" in str(value) or not isinstance(config.actor_rollout_ref.model.external_lib, str)
+            require(value in known or others, f"{setting}: unknown; known: {', '.join(known)}")
+        elif isinstance(value, Mapping) and isinstance(own, PretrainedConfig):
+            _overrides_fit(config, value, own, f"{place}.{key}")
+        else:
+            near = "".join(f"; did you mean {name}?" for name in get_close_matches(key, form.to_dict(), n=1))
+            require(hasattr(form, key), f"{setting}: the config of this model has no {key}{near}")
+            fits = not isinstance(value, Mapping) and (key not in SIZES or value == own)
+            require(fits, f"{setting}: the model has {own}; leave this out, or change the config.json of a copy of it")
+
+
+def _adapter_fits(config: DictConfig, form: Any, part: str) -> None:
     """Check that the model has the modules that a new adapter is for, and all of them: PEFT, which is asked in a
     worker, takes those that it finds."""
     model = OmegaConf.select(config, f"{part}.model")
@@ -123,16 +156,25 @@ def _adapter_fits(config: DictConfig, form: Any, part: str = "actor_rollout_ref"
             raise ConfigError(f"{asked}: {reason}; the model's linear layers: {', '.join(sorted(layers))}") from error
 
 
-def _attention_is_the_engines(config: DictConfig, form: Any) -> None:
-    """Check that PyTorch's attention computes all of the model: it has no bound for the logits (Gemma 2), and leaves it
-    out without a word, while vLLM does not."""
+def _attention_fits(config: DictConfig, form: Any) -> None:
+    """Check that the model's attention can be the one that is asked for, and that it computes all of the model:
+    PyTorch's has no bound for the logits (Gemma 2), and leaves it out without a word, while vLLM does not."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
     asked = config.actor_rollout_ref.model.override_config.get("attn_implementation")
-    if asked in (PACKED, TORCHS) and getattr(form, "attn_logit_softcapping", None) is not None:
-        raise ConfigError(
-            f"actor_rollout_ref.model.override_config.attn_implementation={asked}: leaves out this model's "
-            f"attn_logit_softcapping={form.attn_logit_softcapping}, so that another model would be trained than the "
-            "one that plays; take eager, or flash_attention_2"
-        )
+    setting = f"actor_rollout_ref.model.override_config.attn_implementation={asked}"
+    bound = getattr(form, "attn_logit_softcapping", None)
+    require(
+        asked not in (PACKED, TORCHS) or bound is None,
+        f"{setting}: leaves out this model's attn_logit_softcapping={bound}, so that another model would be trained "
+        "than the one that plays; take eager, or flash_attention_2",
+    )
+    known = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(form), None)
+    require(
+        asked != PACKED or known is None or (known._supports_attention_backend and known._supports_sdpa),
+        f"{setting}: transformers cannot compute this model ({form.model_type}) with it; take use_remove_padding=false "
+        f"and {TORCHS}, or eager where it has no {TORCHS}, for critic.model as well",
+    )
 
 
 def _rows_stay_apart(config: DictConfig, form: Any) -> None:
@@ -151,38 +193,21 @@ def _rows_stay_apart(config: DictConfig, form: Any) -> None:
         )
 
 
-def _attention_can_be_replaced(config: DictConfig, form: Any) -> None:
-    """Check that transformers lets this model's attention be another function, and that PyTorch's computes it."""
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
-
-    model = config.actor_rollout_ref.model
-    if model.override_config.get("attn_implementation") != PACKED:
-        return
-    known = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(form), None)
-    if known is not None and not (known._supports_attention_backend and known._supports_sdpa):
-        raise ConfigError(
-            f"actor_rollout_ref.model.override_config.attn_implementation={PACKED}: transformers cannot compute this "
-            f"model ({form.model_type}) with it; take use_remove_padding=false and {TORCHS}, or eager where it has no "
-            f"{TORCHS}, for critic.model as well"
-        )
-
-
 def _window_fits(config: DictConfig, form: Any) -> None:
     """Check that prompt and response fit into the model's positions. Otherwise vLLM would end responses earlier than
     max_response_length, and they would look complete."""
-    limit = getattr(form, "max_position_embeddings", None)
-    if limit is None:
-        return
-    if config.data.max_prompt_length + config.data.max_response_length > limit:
-        raise ConfigError(
-            f"data.max_prompt_length={config.data.max_prompt_length} + data.max_response_length="
-            f"{config.data.max_response_length} is more than the {limit} tokens that the model reads: lower one of them"
-        )
+    limit = getattr(form, "max_position_embeddings", None) or math.inf
+    prompt, response = config.data.max_prompt_length, config.data.max_response_length
+    require(
+        prompt + response <= limit,
+        f"data.max_prompt_length={prompt} + data.max_response_length={response} is more than the {limit} tokens that "
+        "the model reads: lower one of them",
+    )
     window = config.actor_rollout_ref.rollout.max_model_len
-    if window is not None and window > limit:
-        raise ConfigError(
-            f"actor_rollout_ref.rollout.max_model_len={window}: the model reads {limit} tokens at most; lower it"
-        )
+    require(
+        window is None or window <= limit,
+        f"actor_rollout_ref.rollout.max_model_len={window}: the model reads {limit} tokens at most; lower it",
+    )
 
 
 def check_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:

@@ -35,7 +35,7 @@ from .verls import has_critic
 #: What a checkpoint must hold for a resumed run to equal one that was not interrupted.
 CONTENTS = ("model", "optimizer", "extra")
 #: What of a model's config decides the sizes of its weights.
-_SIZES = (
+SIZES = (
     *("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
     *("num_key_value_heads", "head_dim", "num_experts", "num_local_experts", "moe_intermediate_size"),
 )
@@ -148,9 +148,9 @@ def check_same_model(config: DictConfig, form: Any, part: str = "actor_rollout_r
         saved = json.loads(read_small(folder / "config.json"))
     except (OSError, ValueError):
         saved = {}
-    for name in _SIZES:
+    for name in SIZES:
         before = saved.get("text_config", saved).get(name)
-        size = config[part].model.override_config.get(name, getattr(form, name, None))
+        size = getattr(form, name, None)
         require(
             before is None or size is None or before == size,
             f"{refused}{was or 'another'}, with {name}={before}; this one has {size}{instead}",

@@ -35,11 +35,7 @@ def check_values(config: DictConfig) -> None:
 
 
 def _check(config: DictConfig, setting: str, kind: str) -> None:
-    place, _, name = setting.rpartition(".")
-    section = OmegaConf.select(config, place) if place else config
-    if not isinstance(section, DictConfig):  # not require: writing out each section takes longer than all checks
-        raise ConfigError(f"{place}={written(section)}: must be a mapping")
-    value = section.get(name)
+    value = OmegaConf.select(config, setting)
     if not is_of(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value, kind):
         raise ConfigError(f"{setting}={written(value)}: must be {kind}")
 
@@ -55,6 +51,9 @@ def _is_one(value: Any, kind: str) -> bool:
     if kind.startswith("["):
         inner = kind[1:-1].split(", ")
         return isinstance(value, list) and len(value) == len(inner) and all(map(_is_one, value, inner))
+    if kind.startswith("names of "):
+        names = value if isinstance(value, list) else [value]
+        return all(_is_one(name, kind.replace("names", "one", 1)) for name in names)
     if kind.startswith("one of "):
         return any(_is_one(value, choice) for choice in kind.removeprefix("one of ").split(", "))
     name, *bounds = re.split(r" and | (?=[<>])", kind)
@@ -63,6 +62,6 @@ def _is_one(value: Any, kind: str) -> bool:
         number = number or (name == "a number" and isinstance(value, float) and math.isfinite(value))
         return number and all(_SIGNS[sign](value, float(bound)) for sign, bound in map(str.split, bounds))
     if name in _TYPES:
-        return isinstance(value, _TYPES[name])
+        return isinstance(value, _TYPES[name]) and value != ""
     choice = yaml.safe_load(name)  # a plain off is false
     return (type(value) is type(choice) and value == choice) or (choice is False and value == name)

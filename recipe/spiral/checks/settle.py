@@ -6,7 +6,9 @@ is not in them, but ``fixed`` or ``instead`` in ``settings.yaml``; another value
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +112,23 @@ def following(config: DictConfig) -> dict[str, Any]:
     return {**values, **runtime.following(config)}
 
 
+def idle(config: DictConfig, named: Collection[str]) -> Iterator[str]:
+    """A line for those of the settings that do nothing, because another one switches off what they belong to."""
+    for part, switch in TABLES["switches"].items():
+        of_part = [name for name in named if f"{name}.".startswith(f"{part}.") and name != switch]
+        if of_part and (off := OmegaConf.select(config, switch)) in (False, None, "sync", "auto", "disable"):
+            yield f"without effect, with {switch}={written(off)}: {', '.join(of_part)}"
+
+
 def _with_ours(libraries: Any) -> Any:
     """The modules that verl's workers import, with SPIRAL's."""
-    others = [libraries] if isinstance(libraries, str) else list(libraries or [])
+    others = libraries if OmegaConf.is_list(libraries) else [] if libraries is None else [libraries]
+    for name in others:
+        there = None
+        with suppress(ImportError, ValueError):  # of the package that it is in; of what is no name
+            there = find_spec(str(name))
+        mend = "install it, or start where it lies"
+        require(there is not None, f"actor_rollout_ref.model.external_lib={name}: there is no such module; {mend}")
     return [ENGINE, *(name for name in others if name != ENGINE)] if {*others} - {ENGINE} else ENGINE
 
 

@@ -15,19 +15,11 @@ from ..opponents.league import League
 from ..processes.attention import PACKED, TORCHS
 from ..processes.composing import in_verl
 from .errors import require, written
-from .names import VERLS, packaged, walk
-from .schema import is_of
+from .names import TABLES, VERLS, packaged, walk
+from .schema import KINDS, is_of
 
 _MODE = "trainer.v1.trainer_mode"
 _CORRECTION = "algorithm.rollout_correction"
-#: verl's default is a number, and a text is understood as well: "0.5_2.0".
-_NUMBERS_OR_TEXT = (f"{_CORRECTION}.rollout_is_threshold",)
-#: verl's trackers, and its estimates of a KL divergence from two log-probabilities.
-TRACKERS = (
-    *("wandb", "mlflow", "swanlab", "vemlp_wandb", "tensorboard", "console", "clearml", "trackio", "file"),
-    *("rl_insight", "tracking"),
-)
-KL = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
 
 
 def _correction(config: DictConfig) -> None:
@@ -52,13 +44,14 @@ def has_critic(config: DictConfig) -> bool:
 
 
 def check_kinds(values: Mapping[str, Any]) -> None:
-    """Refuse what is no boolean or no number where verl's default is one: verl takes any text for true, and a text for
-    a number fails only in a worker."""
+    """Refuse what is no boolean or no number where verl's default is one: verl takes any text for true and null for
+    false, and what is no number fails only in a worker. Of what ``settings.yaml`` describes, other values may do."""
     for setting, default in walk(packaged(Path(in_verl(VERLS)))):
         value = values.get(setting, default)
         kind = "true or false" if isinstance(default, bool) else "a number" if isinstance(default, int | float) else ""
         link = isinstance(value, str) and "${" in value
-        passes = not kind or value is None or link or setting in _NUMBERS_OR_TEXT
+        free = setting in TABLES["instead"] or bool({*setting.split(".")} & {*TABLES["free"]})
+        passes = not kind or (value is None and free) or link or setting in KINDS
         require(passes or is_of(value, kind), f"{setting}={written(value)}: must be {kind}")
 
 
@@ -79,16 +72,6 @@ def check_late(config: DictConfig) -> None:
     own = any(extension.objective(config) is not None for extension in loaded())
     if not own and isinstance(config.actor_rollout_ref.model.external_lib, str):  # others may register losses
         get_policy_loss_fn(actor.policy_loss.loss_mode)
-
-
-def _names(config: DictConfig) -> None:
-    """Check names that verl, whose import takes seconds, looks at late: in a worker, or after the first games."""
-    for setting in ("actor_rollout_ref.actor.kl_loss_type", "algorithm.kl_penalty"):
-        name = str(OmegaConf.select(config, setting))
-        require(name.removesuffix("+") in KL, f"{setting}={name}: unknown; known: {', '.join(KL)}")
-    logger = config.trainer.logger
-    for name in [logger] if isinstance(logger, str) else logger or ():
-        require(name in TRACKERS, f"trainer.logger={name}: unknown; known: {', '.join(TRACKERS)}")
 
 
 def _packed_rows(config: DictConfig) -> None:
@@ -144,4 +127,4 @@ def _separate(config: DictConfig) -> None:
     )
 
 
-PARTS = (_names, _correction, _packed_rows, _asynchronous)
+PARTS = (_correction, _packed_rows, _asynchronous)

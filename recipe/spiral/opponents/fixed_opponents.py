@@ -62,8 +62,6 @@ class FixedOpponent:
 
 def parse_opponents(entries: Any) -> list[FixedOpponent]:
     """The config's ``opponents``; a ``ValueError`` says what is wrong with them."""
-    if isinstance(entries, str) or not isinstance(entries, Iterable):
-        raise ValueError(f"opponents={entries!r}: must be a list: opponents=[{{kind: random, share: 0.1}}]")
     opponents = []
     for entry in entries:
         with entry_of("opponents", entry):

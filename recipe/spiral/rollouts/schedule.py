@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import product
 from typing import Any
@@ -75,11 +75,8 @@ def parse_games(
     """A config's list of games. ``find`` is ``id_of`` for a config that a folder keeps, whose classes are not imported.
 
     Raises:
-        ValueError: it is no list, is empty, names a game twice, or holds a bad entry.
+        ValueError: it is empty, names a game twice, or holds a bad entry.
     """
-    if isinstance(entries, str) or not isinstance(entries, Iterable):
-        given = "null" if entries is None else repr(entries)
-        raise ValueError(f"{setting}={given}: must be a list: {setting}=[{entries or 'TicTacToe, KuhnPoker'}]")
     shares = [GameShare.parse(entry, setting, find) for entry in entries]
     if not shares:
         raise ValueError(f"{setting}=[]: name at least one game")

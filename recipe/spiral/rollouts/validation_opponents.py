@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..opponents.fixed_opponents import MODEL, FixedOpponent, find_opponent
@@ -28,8 +28,6 @@ def matches(
         ValueError: there is none, one is there twice or unknown, its settings are wrong, or it plays none of the games.
         ImportError: one needs a package that is not installed; the message names the extra.
     """
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise ValueError(f"{SETTING}={names!r}: must be a list: {SETTING}=[{names}]")
     wanted = [str(name) for name in names]
     if required and not wanted:
         raise ValueError(f"{SETTING}=[]: name at least one, such as random; {OFF} leaves validation out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -121,9 +122,11 @@ def test_a_sweep_is_watched_between_its_jobs_and_a_killed_one_is_interrupted(tmp
 
 def test_folders_that_are_not_there_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, out = logged(tmp_path / "run", {1: 1.0}), tmp_path / "out"
-    for arguments in ([tmp_path / "typo"], [run, tmp_path / "typo", "--out", out]):
-        assert main(["--compare", *map(str, arguments)]) == 2
-        assert f"{tmp_path}/typo: no run is here" in capsys.readouterr().err
+    shutil.rmtree(swept(tmp_path / "emptied", {"seed=0": {1: 1.0}}) / "seed=0")
+    for folder, why in (("typo", "no run is here, and no sweep"), ("emptied", "none of the runs is here")):
+        for arguments in ([tmp_path / folder], [run, tmp_path / folder, "--out", out]):
+            assert main(["--compare", *map(str, arguments)]) == 2
+            assert f"{tmp_path / folder}: {why}" in capsys.readouterr().err
     assert not (tmp_path / "typo").exists() and not out.exists()
 
 

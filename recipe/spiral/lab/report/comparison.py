@@ -38,7 +38,10 @@ def runs_of(folders: Sequence[Path]) -> list[Path]:
 
 def _runs_in(folder: Path) -> list[Path]:
     if rows := _table(folder):
-        return [run for row in rows if is_within(run := folder / row["folder"], folder)]
+        runs = [run for row in rows if is_within(run := folder / row["folder"], folder)]
+        if not any(run.is_dir() for run in runs) and not is_in_use(folder):
+            raise NoRun(f"{folder}: none of the runs is here that its {TABLE} names")
+        return runs
     if is_evaluation(folder):
         raise NoRun(f"{folder}: this is an evaluation; without --compare its games are shown")
     if not (is_run(folder) or (folder / METRICS).is_file() or _row(Path(os.path.abspath(folder)))):

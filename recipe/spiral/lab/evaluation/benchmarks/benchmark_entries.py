@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -58,10 +58,8 @@ def parse_entries(entries: Any) -> list[Entry]:
     """The config's ``validation.benchmarks``.
 
     Raises:
-        ValueError: it is no list, names a benchmark twice, or holds a bad entry.
+        ValueError: it names a benchmark twice, or holds a bad entry.
     """
-    if isinstance(entries, str | Mapping) or not isinstance(entries, Iterable):
-        raise ValueError(f"{SETTING}={entries!r}: must be a list: {SETTING}=[{{id: math500, path: ...}}]")
     parsed = [
         parse(Entry, {"id": entry} if isinstance(entry, str) else entry, f"{SETTING}.{place}")
         for place, entry in enumerate(entries)
