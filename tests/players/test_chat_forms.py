@@ -59,6 +59,7 @@ def test_reasoning_that_the_model_is_told_to_leave_out_is_not_opened(template: T
         "{% for m in messages %}{{ m.content }}</s>{% endfor %}",
         "{{ 1 + messages }}",
         "{{ raise_exception('no') }}",
+        "{{ messages[0].role * 99999999999999 }}",  # a MemoryError, which says nothing
     ],
 )
 def test_a_chat_template_that_makes_no_prompt_names_a_template_that_does(template: Template, chat: str | None) -> None:
@@ -67,5 +68,5 @@ def test_a_chat_template_that_makes_no_prompt_names_a_template_that_does(templat
         assert made.decode(template.encode(made, SEEN)) == template.text(SEEN)
         return
     end = "_think" if template.begin else ""
-    with pytest.raises(ValueError, match=rf"; take prompt\.template=r1{end} or octothinker{end}$"):
+    with pytest.raises(ValueError, match=rf"^\S.*; take prompt\.template=r1{end} or octothinker{end}$"):
         template.encode(made, SEEN)

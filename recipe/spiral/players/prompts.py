@@ -234,7 +234,7 @@ def conversation_ids(tokenizer: Tokenizer, messages: Sequence[dict[str, str]], k
             messages, add_generation_prompt=True, tokenize=True, return_dict=False, **kwargs
         )
     except Exception as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(str(error) or type(error).__name__) from error
     if ids[-1:] == [getattr(tokenizer, "eos_token_id", None)]:
         raise ValueError("the model's chat template ends the prompt with the token that ends a response")
     return list(ids)
