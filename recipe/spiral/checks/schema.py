@@ -30,7 +30,7 @@ def check_values(config: DictConfig) -> None:
     for setting, kind in KINDS.items():
         _check(config, setting, kind)
         of_opponents = f"opponent_engine.rollout.{setting.removeprefix(_ROLLOUT)}"
-        if setting.startswith(_ROLLOUT) and OmegaConf.select(config, of_opponents) is not None:
+        if setting.startswith(_ROLLOUT) and OmegaConf.select(config, of_opponents, default=config) is not config:
             _check(config, of_opponents, kind)
 
 
