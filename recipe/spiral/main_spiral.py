@@ -48,7 +48,7 @@ from .processes.launch import (
     tracked,
     tracker_environment,
 )
-from .processes.masking import is_secret, secrets_of, take_secrets_out, write_config
+from .processes.masking import is_secret, take_secrets_out, write_config
 from .processes.run_log import LOG
 from .processes.runtime import RUNTIME
 from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside
@@ -257,18 +257,17 @@ def train(config: DictConfig) -> None:
         config.ray_kwargs.ray_init.setdefault("logging_level", "INFO" if config.verbose else "WARNING")
         config.trainer.default_local_dir = str(Path(config.trainer.default_local_dir).resolve())
     choose_ray(config)
-    secrets = secrets_of(config)
     OmegaConf.resolve(config)  # our resolvers are known in this process only
     write_agent_loops(config, run_dir)
     os.environ[RUN_DIR] = str(run_dir)
     _forward_environment(config)
     # Hydra's own copy is overwritten also by a start that is refused
-    write_config(run_dir / CONFIG, config, secrets)
+    write_config(run_dir / CONFIG, config)
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
     task_runner = task_runner_class(config)
     follow = Follow(run_dir)
     trainer = TrainerProcess(
-        lambda ray_runs: run_ppo(config, task_runner_class=task_runner(ray_runs, secrets)),
+        lambda ray_runs: run_ppo(config, task_runner_class=task_runner(ray_runs)),
         run_dir,
         aside=not config.verbose,
         plain_errors=(ConfigError,),

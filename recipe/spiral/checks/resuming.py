@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ..processes.masking import secrets_of, without_secrets
+from ..processes.masking import without_secrets
 from ..processes.terminal import note
 from ..storage.checkpoints import (
     REFERENCE,
@@ -109,7 +109,7 @@ def finished(config: DictConfig) -> list[str]:
         before, now = config_of(run_dir) or OmegaConf.create(), config.copy()
         if now.actor_rollout_ref.model.path is None:  # an embedded model
             now.actor_rollout_ref.model.path = OmegaConf.select(before, "actor_rollout_ref.model.path")
-        asked = unresolved(without_secrets(values(now, resolve=True), secrets_of(config)))
+        asked = unresolved(without_secrets(values(now, resolve=True)))
         was = values(before, resolve=True)
     except OmegaConfBaseException:  # of other versions, or wrong now
         return [done]

@@ -108,10 +108,13 @@ def test_a_model_that_is_here_is_checked_and_a_run_that_does_not_fit_is_refused(
     assert done.returncode == 2 and "data.max_prompt_length=300: " in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize("overrides", [["games=[Nope]"], ["trainer.device=gpuu", "games=[Nope]"]])
-def test_what_would_be_refused_is_refused(dry: Dry, overrides: list[str]) -> None:
-    done = dry(*overrides, "hardware=cpu")
-    assert done.returncode == 2 and done.stderr.splitlines()[-1].startswith("spiral: unknown game 'Nope'")
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [("games=[Nope]", "unknown game 'Nope'"), ("trainer.device=gpuu", "trainer.device=gpuu: must be one of cpu, cuda")],
+)
+def test_what_would_be_refused_is_refused(dry: Dry, override: str, told: str) -> None:
+    done = dry(override, "hardware=cpu")
+    assert done.returncode == 2 and done.stderr.splitlines()[-1].startswith(f"spiral: {told}")
 
 
 @pytest.mark.parametrize("entry", ["5", "nope", "{idd: math500}"])
