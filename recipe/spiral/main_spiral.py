@@ -238,7 +238,6 @@ def train(config: DictConfig) -> None:
         from verl.trainer.ppo.utils import need_critic, need_reference_policy
         from verl.utils.config import validate_config
 
-        from .rollouts.agent_loops import write_agent_loops
         from .storage.checkpoints import CONFIG
         from .task_runner import task_runner_class
         from .training.console import TRAINS
@@ -285,6 +284,19 @@ def train(config: DictConfig) -> None:
             raise
     for text in filter(None, (extension.summary(config) for extension in extensions.loaded())):
         print(f"\n{visible(text)}", flush=True)
+
+
+def write_agent_loops(config: DictConfig, run_dir: Path) -> None:
+    """Write the classes that serve a run's rows into the file in which verl's rollout workers look for them."""
+    from .rollouts.schedule import AGENT
+
+    loops = {AGENT: "recipe.spiral.rollout.GameAgentLoop"}
+    for extension in extensions.loaded():
+        loops |= extension.agent_loops(config)
+    file = run_dir / "agent_loops.yaml"
+    entries = [{"name": name, "_target_": target} for name, target in loops.items()]
+    file.write_text(json.dumps(entries, indent=1), encoding="utf-8")  # JSON is YAML
+    OmegaConf.update(config, "actor_rollout_ref.rollout.agent.agent_loop_config_path", str(file), force_add=True)
 
 
 def verls_reason(error: BaseException) -> str:

@@ -56,7 +56,7 @@ def check_opponents(config: DictConfig) -> None:
 
 def _check_engine(config: DictConfig, models: int) -> None:
     """Check that engines on the policy's devices divide them, and that those on a GPU, all awake, have the memory."""
-    settings = EngineSettings.from_config(models, config.opponent_engine)
+    settings = EngineSettings(models, **config.opponent_engine)
     if not models or settings.devices == "own" or has_adapter(config):
         return
     rollout, trainer = config.actor_rollout_ref.rollout, config.trainer

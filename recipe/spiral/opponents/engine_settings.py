@@ -80,11 +80,6 @@ class EngineSettings:
         share: float = self.rollout.get("gpu_memory_utilization", self.gpu_memory_utilization)
         return share
 
-    @classmethod
-    def from_config(cls, models: int, section: Mapping[str, Any]) -> EngineSettings:
-        """From the config's ``opponent_engine``."""
-        return cls(models, **{str(key): value for key, value in section.items()})
-
     def slots(self, devices: int, ranks: int) -> int:
         """How many servers of ``ranks`` devices there are, where the policy has ``devices``; each has one model."""
         if self.replicas is not None:

@@ -200,7 +200,7 @@ def test_slots_take_the_policys_devices_in_turn() -> None:
 
 def test_settings_come_from_the_configs_section() -> None:
     section = OmegaConf.create({"devices": "own", "rollout": {"max_num_seqs": 8}})
-    assert EngineSettings.from_config(3, section) == EngineSettings(3, "own", rollout={"max_num_seqs": 8})
+    assert EngineSettings(3, **section) == EngineSettings(3, "own", rollout={"max_num_seqs": 8})
 
 
 @pytest.mark.parametrize(
