@@ -87,7 +87,7 @@ def check(config: DictConfig) -> str:
     Raises:
         ValueError: the quick loop cannot do what the config says; the message names the setting.
     """
-    check_values(config)
+    check_values(config, {})
     for key, value in FIXED.items():
         if (given := OmegaConf.select(config, key)) != value:
             raise ValueError(f"{key}={given}: the quick loop knows only {value}; use loop=verl")

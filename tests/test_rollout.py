@@ -18,6 +18,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral import rollout
 from recipe.spiral.games import GameFailure, make
+from recipe.spiral.main_spiral import write_agent_loops
 from recipe.spiral.players.base import PlayerFailure
 from recipe.spiral.players.openings import random_opening
 from recipe.spiral.players.records import Turn
@@ -25,7 +26,6 @@ from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.rollouts import channel as game_channel
-from recipe.spiral.rollouts.agent_loops import FILE, write_agent_loops
 from recipe.spiral.rollouts.channel import GameFailed, GameLost
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.rollouts.schedule import GameShare, training_row, validation_rows
@@ -124,7 +124,7 @@ def self_play(index: int) -> dict[str, Any]:
 def register_loops(config: Any, folder: Path) -> None:
     """Let verl's workers find the agent loops of a config, as a run does; their file goes into the folder."""
     write_agent_loops(config, folder)
-    for entry in OmegaConf.load(folder / FILE):
+    for entry in OmegaConf.load(folder / "agent_loops.yaml"):
         agent_loop._agent_loop_registry[entry.name] = entry
 
 

@@ -34,10 +34,10 @@ def test_in_the_copy_it_has_the_variables_of_the_job_and_starts_no_threads(monke
     fake = SimpleNamespace(get_runtime_context=lambda: context, put=lambda value: ("ref", value))
     monkeypatch.setattr(task_runner, "ray", fake)
     monkeypatch.setattr(task_runner, "torch", SimpleNamespace(set_num_threads=ran.append))
-    monkeypatch.setattr(task_runner.TaskRunner, "run", lambda self, config: ran.append((self._secrets, config)))
+    monkeypatch.setattr(task_runner.TaskRunner, "run", lambda self, config: ran.append(config))
     monkeypatch.setenv("OF_THE_JOB", "0")
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
-    runner = TaskRunnerHere(ran.append, {"key": "a name"}).remote()
+    runner = TaskRunnerHere(ran.append).remote()
     assert os.environ["OF_THE_JOB"] == "1" and os.environ["TOKENIZERS_PARALLELISM"] == "false"
     assert runner.run.remote("the config") == ("ref", None)
-    assert ran == [1, True, ({"key": "a name"}, "the config")]
+    assert ran == [1, True, "the config"]

@@ -990,7 +990,7 @@ def test_the_agent_loop_config_names_ours(tmp_path: Path) -> None:
     from recipe.spiral import rollout
     from recipe.spiral.lab.evaluation.benchmarks import validation_benchmarks
     from recipe.spiral.lab.evaluation.benchmarks.question_loop import QuestionAgentLoop
-    from recipe.spiral.rollouts.agent_loops import write_agent_loops
+    from recipe.spiral.main_spiral import write_agent_loops
     from recipe.spiral.rollouts.schedule import AGENT
     from recipe.spiral.spin import question_dataset
     from recipe.spiral.spin.answer_loop import AnswerLoop

@@ -48,7 +48,7 @@ from .processes.launch import (
     tracked,
     tracker_environment,
 )
-from .processes.masking import is_secret, secrets_of, take_secrets_out, write_config
+from .processes.masking import is_secret, take_secrets_out, write_config
 from .processes.run_log import LOG
 from .processes.runtime import RUNTIME
 from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside
@@ -238,7 +238,6 @@ def train(config: DictConfig) -> None:
         from verl.trainer.ppo.utils import need_critic, need_reference_policy
         from verl.utils.config import validate_config
 
-        from .rollouts.agent_loops import write_agent_loops
         from .storage.checkpoints import CONFIG
         from .task_runner import task_runner_class
         from .training.console import TRAINS
@@ -257,18 +256,17 @@ def train(config: DictConfig) -> None:
         config.ray_kwargs.ray_init.setdefault("logging_level", "INFO" if config.verbose else "WARNING")
         config.trainer.default_local_dir = str(Path(config.trainer.default_local_dir).resolve())
     choose_ray(config)
-    secrets = secrets_of(config)
     OmegaConf.resolve(config)  # our resolvers are known in this process only
     write_agent_loops(config, run_dir)
     os.environ[RUN_DIR] = str(run_dir)
     _forward_environment(config)
     # Hydra's own copy is overwritten also by a start that is refused
-    write_config(run_dir / CONFIG, config, secrets)
+    write_config(run_dir / CONFIG, config)
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
     task_runner = task_runner_class(config)
     follow = Follow(run_dir)
     trainer = TrainerProcess(
-        lambda ray_runs: run_ppo(config, task_runner_class=task_runner(ray_runs, secrets)),
+        lambda ray_runs: run_ppo(config, task_runner_class=task_runner(ray_runs)),
         run_dir,
         aside=not config.verbose,
         plain_errors=(ConfigError,),
@@ -286,6 +284,19 @@ def train(config: DictConfig) -> None:
             raise
     for text in filter(None, (extension.summary(config) for extension in extensions.loaded())):
         print(f"\n{visible(text)}", flush=True)
+
+
+def write_agent_loops(config: DictConfig, run_dir: Path) -> None:
+    """Write the classes that serve a run's rows into the file in which verl's rollout workers look for them."""
+    from .rollouts.schedule import AGENT
+
+    loops = {AGENT: "recipe.spiral.rollout.GameAgentLoop"}
+    for extension in extensions.loaded():
+        loops |= extension.agent_loops(config)
+    file = run_dir / "agent_loops.yaml"
+    entries = [{"name": name, "_target_": target} for name, target in loops.items()]
+    file.write_text(json.dumps(entries, indent=1), encoding="utf-8")  # JSON is YAML
+    OmegaConf.update(config, "actor_rollout_ref.rollout.agent.agent_loop_config_path", str(file), force_add=True)
 
 
 def verls_reason(error: BaseException) -> str:

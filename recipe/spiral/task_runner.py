@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
 from verl.workers.rollout.replica import RolloutMode
 
-from .processes.masking import without_secrets
+from .processes import masking
 from .processes.runtime import in_a_copy, is_fast
 from .processes.watchdog import Watchdog
 
@@ -27,17 +27,14 @@ _VerlTaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class
 
 
 class TaskRunner(_VerlTaskRunner):
-    """Builds the trainer, the agent loops and TransferQueue as verl does, and trains.
-
-    Args:
-        secrets: of ``processes.masking.secrets_of``.
-    """
+    """Builds the trainer, the agent loops and TransferQueue as verl does, and trains. ``secrets``: ``masking.KNOWN`` of
+    the process that starts the run."""
 
     watchdog: Watchdog | None = None
 
-    def __init__(self, secrets: Mapping[str, str]) -> None:
+    def __init__(self, secrets: Mapping[str, str] = {}) -> None:
         super().__init__()
-        self._secrets = secrets
+        masking.KNOWN.update(secrets)
 
     def run(self, config: DictConfig) -> None:
         if is_fast():
@@ -92,9 +89,9 @@ class TaskRunner(_VerlTaskRunner):
         from .training.trackers import going_on
 
         tracking = going_on(trainer_base.Tracking, run_dir)
-        main_ppo.pprint = lambda config: pprint(without_secrets(config, self._secrets))
+        main_ppo.pprint = lambda config: pprint(masking.without_secrets(config))
         trainer_base.Tracking = lambda *args, config=None, **more: tracking(
-            *args, config=without_secrets(config, self._secrets), **more
+            *args, config=masking.without_secrets(config), **more
         )
 
     def init_agent_loop_manager(self) -> None:
@@ -140,12 +137,10 @@ class RemoteTaskRunner:
 
     Args:
         ray_runs: called as soon as it does, with whether the trainer is in this process.
-        secrets: of ``processes.masking.secrets_of``.
     """
 
-    def __init__(self, ray_runs: Callable[[bool], None], secrets: Mapping[str, str]) -> None:
+    def __init__(self, ray_runs: Callable[[bool], None]) -> None:
         self._ray_runs = ray_runs
-        self._secrets = secrets
         self._actor_class = ray.remote(TaskRunner)
 
     def options(self, **options: Any) -> RemoteTaskRunner:
@@ -154,15 +149,15 @@ class RemoteTaskRunner:
 
     def remote(self) -> Any:
         self._ray_runs(False)
-        return self._actor_class.remote(self._secrets)
+        return self._actor_class.remote(masking.KNOWN)
 
 
 class TaskRunnerHere:
     """The same for a task runner in this process, with the environment that Ray would give its actor."""
 
-    def __init__(self, ray_runs: Callable[[bool], None], secrets: Mapping[str, str]) -> None:
+    def __init__(self, ray_runs: Callable[[bool], None]) -> None:
         self._ray_runs = ray_runs
-        self._task_runner = TaskRunner(secrets)
+        self._task_runner = TaskRunner()
 
     def remote(self) -> Any:
         os.environ.update(ray.get_runtime_context().runtime_env.get("env_vars", {}))

@@ -151,8 +151,26 @@ def test_engines_that_share_a_gpu_share_its_memory(tmp_path: Path) -> None:
         ConfigError, match=r"^opponent_engine\.rollout\.gpu_memory_utilization=0\.4: 1 .* make 1\.00 of"
     ):
         check(larger)
+    larger.opponent_engine.rollout.gpu_memory_utilization = None
+    with pytest.raises(ConfigError, match=r"^opponent_engine\.rollout\.gpu_memory_utilization=null: must be a number"):
+        check(larger)
     lora = ["actor_rollout_ref.model.lora_rank=8", "fsp.members_per_step=8"]
     check(config(tmp_path, *both, *lora, hardware="gpu"))
+
+
+@pytest.mark.parametrize(("members", "replicas", "ranks"), [(2, 8, 1), (9, None, 1), (5, None, 2)])
+def test_several_engines_may_meet_on_one_of_many_gpus(
+    tmp_path: Path, members: int, replicas: int | None, ranks: int
+) -> None:
+    settings = ["fsp.enabled=true", "trainer.n_gpus_per_node=8", "opponent_engine.gpu_memory_utilization=0.3"]
+    wide = config(tmp_path, *settings, f"fsp.members_per_step={members}", hardware="gpu")
+    wide.opponent_engine.replicas = replicas
+    wide.opponent_engine.rollout = {"tensor_model_parallel_size": ranks}
+    with pytest.raises(ConfigError, match=r"2 opponents on each GPU .* make 1\.20 .* or opponent_engine\.replicas$"):
+        check(wide)
+    wide.opponent_engine.rollout = {"data_parallel_size": 3}
+    with pytest.raises(ConfigError, match=r"parallel_size=1: an engine takes 3 of the 8 devices .*; take 1$"):
+        check(wide)
 
 
 def test_a_frozen_model_is_of_the_policys_architecture(tmp_path: Path) -> None:

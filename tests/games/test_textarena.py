@@ -12,7 +12,7 @@ import pytest
 
 from recipe.spiral.games import GameFailure, IllegalAction, UnknownGame, make, resolve, textarena_game
 from recipe.spiral.games.textarena_game import TextArenaGame
-from recipe.spiral.opponents import kinds
+from recipe.spiral.players import random_player
 from tests.games.playouts import playout, trace
 
 textarena = pytest.importorskip("textarena", reason="needs the extra 'textarena'")
@@ -122,8 +122,8 @@ def test_an_exception_of_the_environment_is_a_failure_of_the_game_and_no_refusal
 
 def test_what_cannot_be_played_at_random_is_no_game_of_the_random_player() -> None:
     with pytest.raises(ValueError, match=r"the random player cannot play textarena:Battleship-v0: .*no legal action"):
-        kinds.check("random", {}, ["textarena:Battleship-v0"])
-    kinds.check("random", {}, ["textarena:Nim-v0"])
+        random_player.check_game("textarena:Battleship-v0")
+    random_player.check_game("textarena:Nim-v0")
 
 
 def test_a_random_action_replays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -251,9 +251,3 @@ def test_shares_out_of_range_are_refused(ratio: Any, shares: dict[str, float], m
 def test_a_member_is_not_named_like_another_opponent() -> None:
     with pytest.raises(ValueError, match="'random' is a member of the pool, and another opponent"):
         Matchmaker(0.5, {"random": 0.1}).assign(games_of(1, 4), ["random"])
-
-
-def test_a_group_is_of_one_game() -> None:
-    keys = [GameKey("train", 7, 1, i, group=0) for i in (0, 1)]
-    with pytest.raises(ValueError, match="games of one group must be of one game"):
-        Matchmaker().assign([(keys[0], "Nim"), (keys[1], "TicTacToe")], MEMBERS)

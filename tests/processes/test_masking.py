@@ -10,10 +10,23 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral.main_spiral import _forward_environment
-from recipe.spiral.processes.masking import is_secret, secrets_of, take_secrets_out, without_secrets, write_config
+from recipe.spiral.processes import masking
+from recipe.spiral.processes.masking import (
+    is_secret,
+    learn,
+    secrets_of,
+    take_secrets_out,
+    without_secrets,
+    write_config,
+)
 from tests.made_configs import config
 
 KEY = "sk-1234567890abcdef"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masking, "KNOWN", {})
 
 
 @pytest.fixture
@@ -45,10 +58,10 @@ def test_the_file_names_the_variable_and_the_run_has_the_key(tmp_path: Path, key
             "home": "${oc.env:HOME}",
         }
     )
-    secrets = secrets_of(setup)
+    learn(setup)
     OmegaConf.resolve(setup)
     assert setup.opponents[0].extra_body.user == f"Bearer {KEY}"
-    write_config(tmp_path / "config.yaml", setup, secrets)
+    write_config(tmp_path / "config.yaml", setup)
     assert KEY not in (tmp_path / "config.yaml").read_text()
     read = OmegaConf.load(tmp_path / "config.yaml")
     assert read.opponents[0].extra_body.user == read.also == f"Bearer {KEY}"
@@ -60,9 +73,9 @@ def test_without_the_variable_the_file_can_still_be_read(
     tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setup = OmegaConf.create({"extra_body": {"key": "${oc.env:MY_API_KEY}"}, "seed": 3})
-    secrets = secrets_of(setup)
+    learn(setup)
     OmegaConf.resolve(setup)
-    write_config(tmp_path / "config.yaml", setup, secrets)
+    write_config(tmp_path / "config.yaml", setup)
     monkeypatch.delenv("MY_API_KEY")
     assert OmegaConf.to_container(OmegaConf.load(tmp_path / "config.yaml"), resolve=True)["seed"] == 3
 
@@ -70,7 +83,8 @@ def test_without_the_variable_the_file_can_still_be_read(
 def test_a_key_in_clear_is_masked_where_an_endpoints_fields_are(tmp_path: Path) -> None:
     body = {"api_key": KEY, "headers": [{"Authorization": KEY}], "max_tokens": 5, "model": "m", "password": 12345678}
     setup = OmegaConf.create({"opponents": [{"extra_body": body}], "data": {"prompt_key": "prompt"}})
-    write_config(tmp_path / "config.yaml", setup, secrets_of(setup))
+    learn(setup)
+    write_config(tmp_path / "config.yaml", setup)
     read = OmegaConf.load(tmp_path / "config.yaml")
     masked = {**body, "api_key": "***", "headers": [{"Authorization": "***"}], "password": "***"}
     assert read == {"opponents": [{"extra_body": masked}], "data": {"prompt_key": "prompt"}}
@@ -80,7 +94,7 @@ def test_a_key_in_clear_is_masked_where_an_endpoints_fields_are(tmp_path: Path) 
 
 def test_a_password_in_an_address_is_masked() -> None:
     addresses = {"base_url": "https://me:pa55w0rd@host:80/v1?a=b:c@d", "proxy": "http://host:80/x", "at": "a:b@c"}
-    assert without_secrets(addresses, {}) == {**addresses, "base_url": "https://me:***@host:80/v1?a=b:c@d"}
+    assert without_secrets(addresses) == {**addresses, "base_url": "https://me:***@host:80/v1?a=b:c@d"}
     assert without_secrets(f"git+https://{KEY}@host/v1?sig={KEY}&a=1") == "git+https://***@host/v1?sig=***&a=1"
 
 
@@ -149,7 +163,7 @@ def test_a_key_is_neither_printed_nor_tracked(
 def test_a_config_without_keys_stays_readable_for_others(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        write_config(tmp_path / "config.yaml", OmegaConf.create({"seed": 3}), {})
+        write_config(tmp_path / "config.yaml", OmegaConf.create({"seed": 3}))
     finally:
         os.umask(before)
     assert mode(tmp_path / "config.yaml") == 0o644

@@ -110,14 +110,15 @@ def test_only_what_dead_runs_left_is_removed(environment: Path, tmp_path: Path) 
         for folder in environment.iterdir():
             if folder.name not in ("spiral-young", "spiral-killed"):
                 os.utime(folder, (long_ago, long_ago), follow_symlinks=False)
-        assert remove_stale(environment) == 2
+        remove_stale(environment)
         left = {folder.name for folder in environment.iterdir()}
         assert left == {"spiral-no-lock", "spiral-young", "spiral-alive", "spiral-link", "of-others"}
         assert (tmp_path / "elsewhere" / LOCK).exists()
     finally:
         alive.kill()
         alive.wait()
-    assert remove_stale(environment) == 1 and not (environment / "spiral-alive").exists()
+    remove_stale(environment)
+    assert not (environment / "spiral-alive").exists()
 
 
 def test_another_users_folder_is_left_alone(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +128,8 @@ def test_another_users_folder_is_left_alone(environment: Path, monkeypatch: pyte
         pass
     os.utime(folder, (0, 0))
     monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
-    assert remove_stale(environment) == 0 and folder.exists()
+    remove_stale(environment)
+    assert folder.exists()
 
 
 @pytest.mark.parametrize("length", [1, 60])

@@ -17,8 +17,8 @@ from recipe.spiral.storage.checkpoints import (
     TRACKER,
     UNFINISHED,
     BrokenCheckpoint,
+    changed,
     check_resumable,
-    damaged,
     latest,
     missing_parts,
     name_latest,
@@ -151,7 +151,7 @@ def test_a_flipped_bit_is_found_before_weights_are_loaded(tmp_path: Path) -> Non
     for part in ("actor/model_world_size_1_rank_0.pt", "actor/optim_world_size_1_rank_0.pt", "data.pt"):
         whole = (folder / part).read_bytes()
         torch.save({"weight": torch.zeros(10_000)}, folder / part)
-        assert damaged(folder) == [] == missing_parts(folder, 1)
+        assert changed(folder) == [] == missing_parts(folder, 1)
         flipped = bytearray((folder / part).read_bytes())
         flipped[len(flipped) // 2] ^= 4
         (folder / part).write_bytes(flipped)

@@ -32,6 +32,7 @@ from recipe.spiral.storage.checkpoints import (
 from recipe.spiral.storage.disk import BrokenOff, DiskFull, is_full
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 from recipe.spiral.storage.saving import CheckpointFolder
+from recipe.spiral.training import run_state
 from recipe.spiral.training.console import Console
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
@@ -392,12 +393,14 @@ def test_answers_that_cannot_be_written(
     made.state.answers.path = small_disk / "benchmarks"
     made.state.answers.path.mkdir()
     fill(small_disk, leave=8192)
+    monkeypatch.setattr(run_state.channel, "take_answers", lambda keys: {})
     long = {"text": "x" * 20_000}
+    judged = SimpleNamespace(questions=SimpleNamespace(judge=lambda answers: ([long], {})))
     if on_full == "stop":
         with pytest.raises(DiskFull, match=r"the answers at step 0 could not be written to .*begin anew$"):
-            made.state.write_answers(0, [long])
+            made.state.judge_answers(0, [], judged)
     else:
-        made.state.write_answers(0, [long])
+        assert made.state.judge_answers(0, [], judged) == {}
     assert list(made.state.answers.path.iterdir()) == []
 
 

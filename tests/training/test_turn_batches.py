@@ -27,26 +27,11 @@ from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.training.launched import Launched, launch
 from recipe.spiral.training.metrics import training_metrics
 from recipe.spiral.training.rows import keep
-from recipe.spiral.training.turn_batches import GameLength, TurnBuffer, fewest_games, without_surplus
+from recipe.spiral.training.turn_batches import GameLength, TurnBuffer, without_surplus
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
 from tests.made_rows import rows_of
 from tests.rollouts.test_dataset import dataset
-
-LENGTHS = st.lists(st.integers(0, 12), min_size=1, max_size=60)
-
-# -- which games are trained -------------------------------------------------------------------------------------------
-
-
-@given(LENGTHS, st.integers(1, 200))
-def test_the_fewest_games_that_give_enough(lengths: list[int], wanted: int) -> None:
-    if sum(lengths) < wanted:
-        with pytest.raises(ValueError, match=f"{sum(lengths)} rows in all games: fewer than {wanted}"):
-            fewest_games(lengths, wanted)
-    else:
-        number = fewest_games(lengths, wanted)
-        assert sum(lengths[:number]) >= wanted > sum(lengths[: number - 1])
-
 
 # -- how many are launched ---------------------------------------------------------------------------------------------
 
@@ -149,7 +134,7 @@ def test_a_step_trains_the_fewest_whole_games_whatever_came_first(
         queue = FakeQueue.install(monkeypatch)
         length = GameLength(100, 100 * mean)
         rollout, batch, played, metrics = one_step(queue, lengths, wanted, shuffle, length)
-        number = fewest_games(lengths, wanted)
+        number = next(number for number in range(len(lengths)) if sum(lengths[:number]) >= wanted)
         assert [game.key.index for game in played.records] == list(range(number))
         assert [game.key.index for game in played.discarded] == list(range(number, len(rollout.records)))
         assert {game.discarded for game in played.discarded} <= {"surplus"}

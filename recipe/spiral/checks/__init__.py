@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from omegaconf import DictConfig, OmegaConf
 
 from ..extensions import loaded
@@ -40,9 +42,8 @@ def check(config: DictConfig, here: bool = True) -> None:
     for look, at in (
         (combinations.has_model, config),
         (combinations.complete, values),
-        (check_values, config),
+        (partial(check_values, values=values), config),
         (check_folder, config),
-        (verls.check_kinds, values),
         *((part, config) for part in (*parts, *(extension.check for extension in loaded()))),
     ):
         with refusals():

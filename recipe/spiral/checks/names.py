@@ -41,6 +41,11 @@ def packaged(file: Path) -> Mapping[str, Any]:
     return read_yaml(file)
 
 
+def verls_defaults() -> dict[str, Any]:
+    """By their whole names, sections included."""
+    return dict(walk(packaged(Path(in_verl(VERLS)))))
+
+
 #: What is known of settings by name.
 TABLES = packaged(Path(__file__).with_name("settings.yaml"))
 

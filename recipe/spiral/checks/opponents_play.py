@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import ChainMap
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,14 +13,18 @@ from omegaconf import DictConfig
 
 from ..opponents.engine_settings import EngineSettings, has_adapter
 from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponents
-from ..opponents.kinds import check, entry_of
+from ..opponents.kinds import entry_of, kinds, make_player
 from ..opponents.league import League, given
 from ..opponents.members import snapshot_step
 from ..opponents.model_files import check_unchanged, is_hub_id
 from ..players.seats import BASE
+from ..processes.runtime import ranks_of
 from ..rollouts.schedule import parse_games, validated_games
 from ..rollouts.validation_opponents import matches
 from ..storage.disk import read_small
+
+#: Share of a GPU's memory that all its engines together may plan with.
+ALL_SHARES = 0.95
 
 
 def check_opponents(config: DictConfig) -> None:
@@ -39,7 +44,8 @@ def check_opponents(config: DictConfig) -> None:
                 raise ValueError(f"name={opponent.name!r}: is that of a snapshot; give another name")
             _check_settings(opponent, plays)
     league = League(config)
-    _check_validation(config)
+    validates = config.trainer.test_freq > 0 or config.trainer.val_before_train
+    matches(config.validation.opponents, config.opponents, validated_games(config), required=validates)
     _check_engine(config, league.served)
     for opponent in league.fixed.values():
         if opponent.kind == MODEL:
@@ -49,19 +55,27 @@ def check_opponents(config: DictConfig) -> None:
 
 
 def _check_engine(config: DictConfig, models: int) -> None:
-    settings = EngineSettings.from_config(models, config.opponent_engine)
-    if not models or has_adapter(config):
+    """Check that engines on the policy's devices divide them, and that those on a GPU, all awake, have the memory."""
+    settings = EngineSettings(models, **config.opponent_engine)
+    if not models or settings.devices == "own" or has_adapter(config):
         return
     rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
-    ranks = settings.rollout.get("tensor_model_parallel_size", rollout.tensor_model_parallel_size)
-    devices = trainer.n_gpus_per_node * trainer.nnodes
-    if settings.devices == "shared" and devices % ranks:
+    merged = ChainMap(config.opponent_engine.rollout, rollout)
+    devices, ranks = trainer.n_gpus_per_node * trainer.nnodes, ranks_of(merged)
+    if devices % ranks:
         raise ValueError(
-            f"opponent_engine.rollout.tensor_model_parallel_size={ranks}: does not divide the {devices} devices that "
-            f"opponents share with the policy; take {math.gcd(devices, ranks)}"
+            f"opponent_engine.rollout.tensor_model_parallel_size={merged['tensor_model_parallel_size']}: an engine "
+            f"takes {ranks} of the {devices} devices that opponents share with the policy, which it does not divide; "
+            f"take {math.gcd(devices, ranks)}"
         )
-    if trainer.device != "cpu":
-        settings.check_memory(rollout.gpu_memory_utilization, devices, ranks)
+    engines, policy = -(-settings.slots(devices, ranks) * ranks // devices), rollout.gpu_memory_utilization
+    if trainer.device != "cpu" and (total := policy + engines * settings.share) > ALL_SHARES:
+        place = "opponent_engine.rollout" if "gpu_memory_utilization" in settings.rollout else "opponent_engine"
+        raise ValueError(
+            f"{place}.gpu_memory_utilization={settings.share}: {engines} opponents on each GPU and the policy's "
+            f"actor_rollout_ref.rollout.gpu_memory_utilization={policy} make {total:.2f} of its memory, and must stay "
+            f"within {ALL_SHARES}; lower one of them, or fsp.members_per_step, or opponent_engine.replicas"
+        )
 
 
 def _check_pool(config: DictConfig, league: League) -> None:
@@ -88,14 +102,14 @@ def _check_settings(opponent: FixedOpponent, games: Sequence[str]) -> None:
             raise ValueError("kind model needs a path")
         return
     try:
-        check(opponent.kind, opponent.settings, ())
+        make_player(opponent.kind, opponent.settings)
     except ValueError as error:
         near = [name for key in opponent.settings for name in get_close_matches(key, OWN, n=1)]
         meant = f"; did you mean {near[0]}?" if near else ""
         raise ValueError(f"{error}{meant}") from error
     for game in games:
         try:
-            check(opponent.kind, opponent.settings, (game,))
+            kinds()[opponent.kind].check_game(game)
         except ValueError as error:
             mend = "give its entry the games that it plays (games: [...]), or leave it out"
             raise ValueError(f"{error}; {mend}") from error
@@ -150,11 +164,6 @@ def check_initial(config: DictConfig) -> None:
             f"fsp.size={config.fsp.size}: fsp.initial has {members} members, which never leave; take a larger pool, or "
             "fewer of them ({path: ..., size: ...})"
         )
-
-
-def _check_validation(config: DictConfig) -> None:
-    validates = config.trainer.test_freq > 0 or config.trainer.val_before_train
-    matches(config.validation.opponents, config.opponents, validated_games(config), required=validates)
 
 
 PARTS = (check_opponents,)

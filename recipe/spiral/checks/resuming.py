@@ -10,7 +10,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ..processes.masking import secrets_of, without_secrets
+from ..processes.masking import without_secrets
+from ..processes.runtime import FAST, STOCK
 from ..processes.terminal import note
 from ..storage.checkpoints import (
     REFERENCE,
@@ -21,12 +22,13 @@ from ..storage.checkpoints import (
     is_of,
     read_state,
     resumed_from,
+    run_before,
     says,
 )
 from ..storage.disk import read_small
 from ..storage.metrics_file import METRICS, MetricsFile, read_metrics
 from ..storage.run_config import unresolved
-from .changed_settings import changed, settings_before
+from ..training.kept_settings import KEPT, Kept, kept_settings
 from .errors import require, written
 from .names import values
 from .opponents_play import check_initial
@@ -109,7 +111,7 @@ def finished(config: DictConfig) -> list[str]:
         before, now = config_of(run_dir) or OmegaConf.create(), config.copy()
         if now.actor_rollout_ref.model.path is None:  # an embedded model
             now.actor_rollout_ref.model.path = OmegaConf.select(before, "actor_rollout_ref.model.path")
-        asked = unresolved(without_secrets(values(now, resolve=True), secrets_of(config)))
+        asked = unresolved(without_secrets(values(now, resolve=True)))
         was = values(before, resolve=True)
     except OmegaConfBaseException:  # of other versions, or wrong now
         return [done]
@@ -215,6 +217,43 @@ def _same_settings(config: DictConfig, checkpoint: Path) -> None:
             f"{kept.setting}={written(now)}: cannot go on from {checkpoint}, which was trained with {written(before)}; "
             f"take {kept.setting}={written(before)}, or {_anew(config) if kept.in_forks else fork}",
         )
+
+
+def settings_before(config: DictConfig, checkpoint: Path) -> dict[str, Any]:
+    """The values that a checkpoint was written with: of one of version 0.1.0, as far as its state, its run's config and
+    verl's note on LoRA tell."""
+    state = read_state(checkpoint)
+    if "settings" in state:
+        return dict(state["settings"])
+    before = config_of(run_before(config, checkpoint))
+    known = {} if before is None else kept_settings(before)
+    known |= {kept.setting: state[kept.setting] for kept in KEPT if state.get(kept.setting) is not None}
+    known["runtime"] = FAST if state.get("transfer_queue.backend.storage_backend") == "PackedStorage" else STOCK
+    for part, model in (("actor", "actor_rollout_ref.model"), ("critic", "critic.model")):
+        try:
+            lora = json.loads(read_small(checkpoint / part / "lora_train_meta.json"))
+            known |= {f"{model}.lora_rank": lora["r"], f"{model}.lora_alpha": lora["lora_alpha"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return known
+
+
+def changed(config: DictConfig, checkpoint: Path) -> list[tuple[Kept, Any, Any]]:
+    """The settings of which a start asks for another value than the checkpoint has, with both."""
+    state, before, now = read_state(checkpoint), settings_before(config, checkpoint), kept_settings(config)
+    return [
+        (kept, before[kept.setting], now[kept.setting])
+        for kept in KEPT
+        if kept.setting in before
+        and kept.setting in now
+        and kept.where(config, state)
+        and not _same(kept.setting, before[kept.setting], now[kept.setting])
+    ]
+
+
+def _same(setting: str, before: Any, now: Any) -> bool:
+    """Opponents may join where games are in flight; none of them may leave."""
+    return set(before) <= set(now) if setting == "opponents" else bool(before == now)
 
 
 PARTS = (_saved, _resumed)

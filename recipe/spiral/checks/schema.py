@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 import operator
 import re
+from collections.abc import Mapping
 from types import NoneType
 from typing import Any
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from .errors import ConfigError, written
-from .names import TABLES
+from .errors import require, written
+from .names import TABLES, verls_defaults
 
 #: What a value of each setting must be.
 KINDS: dict[str, str] = TABLES["kinds"]
@@ -25,19 +26,30 @@ _TYPES: dict[str, type] = {"text": str, "a list": list, "a mapping": dict, "null
 _SIGNS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 
 
-def check_values(config: DictConfig) -> None:
-    """Check the type and the range of every setting that is described; ConfigError says what a value must be."""
+def check_values(config: DictConfig, values: Mapping[str, Any]) -> None:
+    """Check the type and the range of every setting that is described; ConfigError says what a value must be.
+
+    Where verl's default of another one is a boolean or a number, it must be that: verl takes any text for true and null
+    for false, and what is no number fails only in a worker. ``values`` are those of the config, not resolved.
+    """
     for setting, kind in KINDS.items():
         _check(config, setting, kind)
         of_opponents = f"opponent_engine.rollout.{setting.removeprefix(_ROLLOUT)}"
-        if setting.startswith(_ROLLOUT) and OmegaConf.select(config, of_opponents) is not None:
+        if setting.startswith(_ROLLOUT) and OmegaConf.select(config, of_opponents, default=config) is not config:
             _check(config, of_opponents, kind)
+    for setting, default in verls_defaults().items():
+        value = values.get(setting, default)
+        kind = "true or false" if isinstance(default, bool) else "a number" if isinstance(default, int | float) else ""
+        link = isinstance(value, str) and "${" in value
+        free = setting in TABLES["instead"] or bool({*setting.split(".")} & {*TABLES["free"]})
+        passes = not kind or (value is None and free) or link or setting in KINDS
+        require(passes or is_of(value, kind), f"{setting}={written(value)}: must be {kind}")
 
 
 def _check(config: DictConfig, setting: str, kind: str) -> None:
     value = OmegaConf.select(config, setting)
-    if not is_of(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value, kind):
-        raise ConfigError(f"{setting}={written(value)}: must be {kind}")
+    plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+    require(is_of(plain, kind), f"{setting}={written(value)}: must be {kind}")
 
 
 def is_of(value: Any, kind: str) -> bool:

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from .. import extensions
 from ..processes import runtime
-from ..processes.composing import in_verl
 from ..processes.starting import rollout_is
 from ..processes.terminal import note
 from .errors import require, written
-from .names import TABLES, VERLS, packaged, walk
+from .names import TABLES, verls_defaults, walk
 
 ENGINE = "recipe.spiral.workers.engine"
 _ACTOR, _ROLLOUT, _SAMPLER = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "trainer.v1.sampler"
@@ -50,7 +48,7 @@ def settle(config: DictConfig, named: Collection[str] = (), say: Callable[[str],
     for extension in extensions.choose(config, say):
         extension.settle(config)
     runtime.tell(config)
-    follows, defaults = following(config), dict(walk(packaged(Path(in_verl(VERLS)))))
+    follows, defaults = following(config), verls_defaults()
     values = OmegaConf.to_container(config, resolve=False)
     assert isinstance(values, dict)
     given = dict(walk(values))

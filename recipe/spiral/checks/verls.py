@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -13,10 +10,7 @@ from ..extensions import loaded
 from ..opponents.engine_settings import has_adapter
 from ..opponents.league import League
 from ..processes.attention import PACKED, TORCHS
-from ..processes.composing import in_verl
-from .errors import require, written
-from .names import TABLES, VERLS, packaged, walk
-from .schema import KINDS, is_of
+from .errors import require
 
 _MODE = "trainer.v1.trainer_mode"
 _CORRECTION = "algorithm.rollout_correction"
@@ -41,18 +35,6 @@ def has_critic(config: DictConfig) -> bool:
     """The same as verl's ``need_critic``, which cannot be imported yet."""
     enabled = config.critic.enable
     return bool(enabled) if enabled is not None else config.algorithm.adv_estimator == "gae"
-
-
-def check_kinds(values: Mapping[str, Any]) -> None:
-    """Refuse what is no boolean or no number where verl's default is one: verl takes any text for true and null for
-    false, and what is no number fails only in a worker. Of what ``settings.yaml`` describes, other values may do."""
-    for setting, default in walk(packaged(Path(in_verl(VERLS)))):
-        value = values.get(setting, default)
-        kind = "true or false" if isinstance(default, bool) else "a number" if isinstance(default, int | float) else ""
-        link = isinstance(value, str) and "${" in value
-        free = setting in TABLES["instead"] or bool({*setting.split(".")} & {*TABLES["free"]})
-        passes = not kind or (value is None and free) or link or setting in KINDS
-        require(passes or is_of(value, kind), f"{setting}={written(value)}: must be {kind}")
 
 
 def check_late(config: DictConfig) -> None:

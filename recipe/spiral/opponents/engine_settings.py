@@ -13,9 +13,6 @@ from typing import Any, Protocol
 
 from omegaconf import OmegaConf
 
-#: Share of a GPU's memory that all its engines together may plan with.
-ALL_SHARES = 0.95
-
 
 class Engine(Protocol):
     """Serves some models at a time.
@@ -67,9 +64,6 @@ class EngineSettings:
         gpu_memory_utilization: share of a GPU's memory for each server.
         kv_cache_memory_bytes: of each server, on a CPU; None: as the policy's.
         rollout: overrides of ``actor_rollout_ref.rollout`` for these servers.
-
-    Raises:
-        ValueError: ``share`` is none, which ``rollout`` may give; the others' types and ranges are checked before.
     """
 
     models: int
@@ -80,43 +74,14 @@ class EngineSettings:
     kv_cache_memory_bytes: int | None = None
     rollout: Mapping[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not 0 < self.share < 1:
-            raise ValueError(f"{self._written_share}: must be between 0 and 1")
-
     @property
     def share(self) -> float:
         """Of a GPU's memory for each server, with ``rollout``'s overrides."""
         share: float = self.rollout.get("gpu_memory_utilization", self.gpu_memory_utilization)
         return share
 
-    @property
-    def _written_share(self) -> str:
-        """The share with the setting that it comes from."""
-        place = "opponent_engine.rollout" if "gpu_memory_utilization" in self.rollout else "opponent_engine"
-        return f"{place}.gpu_memory_utilization={self.share}"
-
-    @classmethod
-    def from_config(cls, models: int, section: Mapping[str, Any]) -> EngineSettings:
-        """From the config's ``opponent_engine``."""
-        return cls(models, **{str(key): value for key, value in section.items()})
-
     def slots(self, devices: int, ranks: int) -> int:
         """How many servers of ``ranks`` devices there are, where the policy has ``devices``; each has one model."""
         if self.replicas is not None:
             return self.models * self.replicas
         return self.models if self.devices == "own" else max(self.models, devices // ranks)
-
-    def check_memory(self, policy: float, devices: int, ranks: int) -> None:
-        """A ``ValueError`` if the engines on a GPU, all awake, plan with more memory than it has.
-
-        ``policy`` is ``actor_rollout_ref.rollout.gpu_memory_utilization``, ``devices`` and ``ranks`` as in ``slots``.
-        """
-        engines = -(-self.slots(devices, ranks) * ranks // devices)
-        if self.devices == "shared" and (total := policy + engines * self.share) > ALL_SHARES:
-            raise ValueError(
-                f"{self._written_share}: {engines} opponents on each GPU and the "
-                f"policy's actor_rollout_ref.rollout.gpu_memory_utilization={policy} make {total:.2f} of its memory, "
-                f"and must stay within {ALL_SHARES}; lower one of them, or fsp.members_per_step, or "
-                "opponent_engine.replicas"
-            )

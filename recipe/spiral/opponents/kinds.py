@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,7 +27,7 @@ def kinds() -> dict[str, Kind]:
 def make_player(
     kind: str, settings: Mapping[str, Any] | None = None, name: str | None = None, known: Mapping[str, Kind] = {}
 ) -> Player:
-    """A player, which serves any number of games at a time.
+    """A player, which serves any number of games at a time. Nothing is asked of a network.
 
     Args:
         kind: one of those that are known.
@@ -54,20 +54,6 @@ def make_player(
     if name is not None:
         player.name = name
     return player
-
-
-def check(
-    kind: str, settings: Mapping[str, Any] | None, game_ids: Iterable[str], known: Mapping[str, Kind] = {}
-) -> None:
-    """That such a player can be made here, and plays these games. Nothing is asked of a network.
-
-    Raises:
-        ValueError, ImportError: as ``make_player``; or a game that it cannot play.
-    """
-    known = known or kinds()
-    make_player(kind, settings, known=known)
-    for game_id in game_ids:
-        known[kind].check_game(game_id)
 
 
 @contextmanager

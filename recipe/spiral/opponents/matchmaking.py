@@ -62,7 +62,7 @@ class Matchmaker:
             step: the one that launches them; None: their keys', which in the asynchronous modes only number them.
 
         Raises:
-            ValueError: a member is named like another opponent, or games of one group are not of one game id.
+            ValueError: a member is named like another opponent.
         """
         if both := sorted({*self._fixed, SELF_PLAY, POOL} & set(members)):
             raise ValueError(f"{both[0]!r} is a member of the pool, and another opponent, too: rename the member")
@@ -74,7 +74,7 @@ class Matchmaker:
             self._step, self._used = step, Counter()
         draw = random.Random(derive_seed(first.split, first.run_seed, first.step, first.index, "matchmaking"))
         by_game: dict[str, list[GameKey]] = {}
-        for start, game in _starts(games).items():
+        for start, game in {key.start(): game for key, game in games}.items():  # a group's games are of one id
             by_game.setdefault(game, []).append(start)
         counts = self._counts({game: len(keys) for game, keys in by_game.items()}, bool(members))
         seats: dict[GameKey, Seat] = {}
@@ -164,12 +164,3 @@ class Matchmaker:
         state = copy.deepcopy(dict(state))
         self._owed, self._roles = state["owed"], state["roles"]
         self._step, self._used = int(state["step"]), Counter(state["used"])
-
-
-def _starts(games: Sequence[tuple[GameKey, str]]) -> dict[GameKey, str]:
-    """Each group's key and game id; a game without others is a group."""
-    starts: dict[GameKey, str] = {}
-    for key, game in games:
-        if starts.setdefault(key.start(), game) != game:
-            raise ValueError(f"games of one group must be of one game: {key} is {game}, its first one is another")
-    return starts

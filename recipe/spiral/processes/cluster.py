@@ -114,9 +114,8 @@ def _private(base: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove_stale(base: Path) -> int:
-    """Remove this user's folders of runs that were killed: nobody holds their locks. Returns how many there were."""
-    count = 0
+def remove_stale(base: Path) -> None:
+    """Remove this user's folders of runs that were killed: nobody holds their locks."""
     for folder in base.glob(f"{_PREFIX}*"):
         with suppress(OSError):
             state, lock = folder.lstat(), (folder / LOCK).lstat()
@@ -124,8 +123,6 @@ def remove_stale(base: Path) -> int:
             was_locked = lock.st_size > 0 or time.time() - state.st_mtime > _YOUNG  # whoever locks it writes its number
             if ours and was_locked and stat.S_ISREG(lock.st_mode) and not is_in_use(folder):
                 shutil.rmtree(folder, ignore_errors=True)
-                count += 1
-    return count
 
 
 def _temporary() -> Path:

@@ -47,8 +47,6 @@ OPPONENTS = engine_settings("opponent_engine.rollout", arguments="opponent_engin
     "kv_cache_memory_bytes": "opponent_engine.kv_cache_memory_bytes",
     "model": "actor_rollout_ref.model.path",
 }
-#: ``play`` has none of them.
-PLAY: dict[str, str] = {}
 #: What mends a failure, by vLLM's words; the first that fits counts.
 _MENDS = (
     (
@@ -89,15 +87,13 @@ def explain(error: BaseException, printed: str, settings: Mapping[str, str], log
     Args:
         error: what vLLM raised.
         printed: by its processes since the start.
-        settings: the names of the engine's.
+        settings: the names of the engine's; or ``mend``, which mends whatever it is.
         log: the file with ``printed``.
     """
     cause = " ".join(cause_in(error, printed).split())
     cut = cause.rstrip(".") if len(cause) <= _LONGEST else f"{cause[:_LONGEST]}..."
-    if settings is PLAY:
-        mend = "free memory if it is that, or take --engine transformers"
-    else:
-        mend = next((mend.format_map(settings) for words, mend in _MENDS if re.search(words, cause)), "")
+    mends = (mend.format_map(settings) for words, mend in _MENDS if re.search(words, cause))
+    mend = settings.get("mend") or next(mends, "")
     return "; ".join(filter(None, [cut, mend, f"all that vLLM printed: {log}" if log else ""]))
 
 

@@ -164,10 +164,7 @@ def is_in_use(run_dir: Path) -> bool:
 
 @contextmanager
 def _orphans_adopted() -> Iterator[None]:
-    """Within it, this process becomes the parent of its descendants' orphans (Linux; elsewhere nothing happens)."""
-    if sys.platform != "linux":
-        yield
-        return
+    """Within it, this process becomes the parent of its descendants' orphans."""
     prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int()
     prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -178,9 +175,8 @@ def _orphans_adopted() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """Send this process SIGTERM when the thread that started it is gone (Linux; elsewhere nothing happens)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    """Send this process SIGTERM when the thread that started it is gone."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def end_processes(processes: list[psutil.Process], patience: float = 3.0) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,8 @@ _BODIES = ("extra_body", "environment", "env_vars", "headers", "default_headers"
 #: A shorter value is no key, and might be a part of any other.
 _SHORTEST = 8
 MASK = "***"
-#: Of ``learn``.
-_known: dict[str, str] = {}
+#: The keys that this process has learnt: what is written in their place, by their values.
+KNOWN: dict[str, str] = {}
 
 
 def is_secret(name: str) -> bool:
@@ -56,7 +56,9 @@ def is_secret(name: str) -> bool:
 
 
 def take_secrets_out(config: DictConfig) -> None:
-    """Leave in ``environment`` no keys: they are set in this process already, and its children inherit them."""
+    """Learn a config's keys, and leave none in ``environment``: they are set in this process already, and its children
+    inherit them."""
+    learn(config)
     with open_dict(config.environment):
         for name in filter(is_secret, map(str, [*config.environment])):
             del config.environment[name]
@@ -95,16 +97,15 @@ def _texts(value: Any, place: str = "", name: str = "", body: bool = False) -> I
 
 def learn(config: DictConfig) -> None:
     """Let ``without_secrets`` know a config's keys, in this process and its copies."""
-    _known.update(secrets_of(config))
+    KNOWN.update(secrets_of(config))
 
 
-def write_config(file: Path, config: DictConfig, secrets: dict[str, str]) -> None:
-    """Write a resolved config without its keys, which were the unresolved one's ``secrets_of``. Where it has some, only
-    the user may read it, and Hydra's copies."""
+def write_config(file: Path, config: DictConfig) -> None:
+    """Write a resolved config without its keys. Where it has some, only the user may read it, and Hydra's copies."""
     plain = OmegaConf.to_container(config, resolve=True)
-    masked = without_secrets(plain, secrets)
+    masked = without_secrets(plain)
     write_whole(file, OmegaConf.to_yaml(OmegaConf.create(masked)))
-    if masked != plain or secrets:
+    if masked != plain or KNOWN:
         for private in [file, *(file.parent / ".hydra").rglob("*.yaml")]:
             private.chmod(0o600)
 
@@ -120,21 +121,20 @@ def hide_hydras(folder: Path) -> None:
 
 def keep_private(file: Path) -> None:
     """Let only the user read a file that may hold settings, if there are keys among them."""
-    if _known:
+    if KNOWN:
         file.chmod(0o600)
 
 
-def without_secrets(value: Any, secrets: Mapping[str, str] | None = None) -> Any:
-    """A copy of a text or a container in which nobody can read keys: those of the environment, those that this process
-    has learnt, and ``secrets``."""
+def without_secrets(value: Any) -> Any:
+    """A copy of a text or a container in which nobody can read keys: those of the environment, and those that this
+    process has learnt."""
     from_environment = {
         text: f"${{oc.env:{name},null}}"
         for name, text in os.environ.items()
         if is_secret(name) and len(text) >= _SHORTEST and not text.startswith("/")
     }
-    known = from_environment | _known | dict(secrets or {})
     # the longest first: one may be a part of another
-    return _masked(value, sorted(known.items(), key=lambda item: -len(item[0])))
+    return _masked(value, sorted((from_environment | KNOWN).items(), key=lambda item: -len(item[0])))
 
 
 def _masked(value: Any, known: Sequence[tuple[str, str]], name: str = "", body: bool = False) -> Any:

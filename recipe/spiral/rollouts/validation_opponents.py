@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..opponents.fixed_opponents import MODEL, FixedOpponent, find_opponent
-from ..opponents.kinds import check
+from ..opponents.kinds import kinds, make_player
 from .schedule import GameShare
 
 SETTING = "validation.opponents"
@@ -42,7 +42,7 @@ def _games_of(opponent: FixedOpponent, shares: Sequence[GameShare], required: bo
     if opponent.kind == MODEL:
         raise ValueError(f"{SETTING}: {opponent.name!r}: a model plays in training only")
     try:
-        check(opponent.kind, opponent.settings, ())
+        make_player(opponent.kind, opponent.settings)
     except ValueError as error:
         raise ValueError(f"{SETTING}: {opponent.name!r}: {error}") from error
     played, reasons = [], [f"its entry has the games {', '.join(opponent.games or ())}"]
@@ -50,7 +50,7 @@ def _games_of(opponent: FixedOpponent, shares: Sequence[GameShare], required: bo
         if not opponent.plays(share.id):
             continue
         try:
-            check(opponent.kind, opponent.settings, (share.id,))
+            kinds()[opponent.kind].check_game(share.id)
         except ValueError as error:
             reasons.append(str(error))
         else:

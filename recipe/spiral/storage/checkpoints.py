@@ -157,18 +157,6 @@ def _readable(file: Path) -> bool:
         return False
 
 
-def damaged(folder: Path, only: tuple[str, ...] = ("*",)) -> list[str]:
-    """The files of weights in a checkpoint that are not what was written: torch loads a flipped bit without a word.
-
-    All of them are read, at several hundred MB/s, so this is for the moment before they are loaded. ``only`` are
-    patterns of their names.
-    """
-    files = sorted(file for pattern in ("*.pt", "*/*.pt") for file in folder.glob(pattern) if _is_one(file, only))
-    with ThreadPoolExecutor() as threads:
-        intact = list(threads.map(checksums_hold, files))
-    return [str(file.relative_to(folder)) for file, good in zip(files, intact, strict=True) if not good]
-
-
 def seal(folder: Path) -> None:
     """Write the manifest of a checkpoint that is complete. A member of its pool has one itself, whose digest counts."""
     write_digests(folder, _files(folder))
@@ -191,7 +179,8 @@ def _is_one(file: Path, patterns: tuple[str, ...]) -> bool:
 
 
 def changed(folder: Path, only: tuple[str, ...] = ()) -> list[str]:
-    """The files of a checkpoint that are not what was written with it, its pool's members included. All are read.
+    """The files of a checkpoint that are not what was written with it, its pool's members included: torch loads a
+    flipped bit without a word. All are read, so this is for the moment before they are loaded.
 
     Checkpoints of version 0.1.0 have no manifest: torch's own checksums count, and the digests of the queue.
 
@@ -199,8 +188,11 @@ def changed(folder: Path, only: tuple[str, ...] = ()) -> list[str]:
     """
     patterns = only or ("*",)
     if not os.path.lexists(folder / MANIFEST):
+        files = [name for name in _files(folder) if name.endswith(".pt") and _is_one(folder / name, patterns)]
+        with ThreadPoolExecutor() as threads:
+            intact = threads.map(checksums_hold, [folder / name for name in files])
         queue = [] if only else [f"{QUEUE}/{name}" for name in changed_files(folder / QUEUE)]
-        return [*damaged(folder, patterns), *queue]
+        return [*(name for name, good in zip(files, intact, strict=True) if not good), *queue]
     wrong = changed_files(folder, ours=True, only=patterns)
     known = read_manifest(folder) or {}
     wrong += [name for name in _files(folder) if name not in known and _is_one(folder / name, patterns)]

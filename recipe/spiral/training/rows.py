@@ -111,18 +111,17 @@ class Rows:
             raise RowsLost(f"{len(strange)} rows of the batch are no turns of its games, the first: {strange[0]}")
         return places
 
-    def check_complete(self, keys: Sequence[str]) -> np.ndarray:
-        """See that these are the keys of all rows, before there is padding; returns their places.
+    def check_complete(self, keys: Sequence[str]) -> None:
+        """See that these are the keys of all rows, before there is padding.
 
         A session that fails after its game was reported leaves no rows, and verl goes on with the others.
 
         Raises:
             RowsLost: a turn has no row, and the message names its game; or a row is no turn.
         """
-        places = self.check_known(keys)
-        lost = np.flatnonzero(np.bincount(places, minlength=len(self)) == 0)
+        lost = np.flatnonzero(np.bincount(self.check_known(keys), minlength=len(self)) == 0)
         if not len(lost):
-            return places
+            return
         game = self.games[lost[0]]
         record, turn = self.records[game], self.turns[lost[0]]
         number, of = int((self.games[lost] == game).sum()), int((self.games == game).sum())

@@ -7,7 +7,7 @@ Beside the checkpoints lie the records of games, answers to benchmarks, and the 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +87,8 @@ class RunState:
         """The metrics of a validation's answers to benchmarks' questions. The judge, which the validation set
         knows, has a bounded time for each."""
         answers, metrics = dataset.questions.judge(channel.take_answers(keys))
-        self.write_answers(step, answers)
-        return dict(metrics)
-
-    def write_answers(self, step: int, answers: Sequence[Mapping[str, Any]]) -> None:
         self._write(f"the answers at step {step}", self.answers.path, lambda: self.answers.write(step, answers))
+        return dict(metrics)
 
     def _write(self, what: str, folder: Path, write: Callable[[], Any]) -> None:
         try:

@@ -8,7 +8,7 @@ what was over first, so that the same games are played and trained whatever the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import compress
 from typing import Any
@@ -61,20 +61,6 @@ class GameLength:
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         self.games, self.rows = state["games"], state["rows"]
-
-
-def fewest_games(rows_of_games: Iterable[int], wanted: int) -> int:
-    """How many games, from the first on, give at least ``wanted`` rows.
-
-    Raises:
-        ValueError: all of them give fewer.
-    """
-    total = 0
-    for number, count in enumerate(rows_of_games, start=1):
-        total += count
-        if total >= wanted:
-            return number
-    raise ValueError(f"{total} rows in all games: fewer than {wanted}")
 
 
 class TurnBuffer:
@@ -131,10 +117,10 @@ def without_surplus(played: Played, rows: Rows, keys: Sequence[str], wanted: int
 
     Args:
         rows: of all games.
-        keys: of all rows, in any order.
+        keys: of all rows, in any order; there are so many at least.
     """
     games = rows.games[rows.check_known(keys)]
-    trained = fewest_games(np.bincount(games, minlength=len(rows.records)).tolist(), wanted)
+    trained = int(np.bincount(games).cumsum().searchsorted(wanted)) + 1
     records, surplus = rows.records[:trained], rows.records[trained:]
     for record in surplus:
         record.discarded = "surplus"

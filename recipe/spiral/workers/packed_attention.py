@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ def packed_attention(
         )
     if softcap is not None or s_aux is not None or not getattr(module, "is_causal", True):
         raise ValueError(f"attn_implementation={PACKED}: this model's attention is not of its kind; take eager")
-    rows = _latest.of(position_ids)
+    rows = _rows(position_ids)
     outputs = []
     for places in rows.places:
         states = (_side_by_side(part, places) for part in (query, key, value))
@@ -124,18 +125,9 @@ def _alike(lengths: list[int]) -> Iterator[list[int]]:
     yield group
 
 
-class _Latest:
-    """The rows of the latest micro-batch, for which each layer asks, and each again where it is computed again."""
-
-    def __init__(self) -> None:
-        self._positions: torch.Tensor | None = None
-        self._rows: PackedRows | None = None
-
-    def of(self, position_ids: torch.Tensor) -> PackedRows:
-        if self._rows is None or self._positions is not position_ids:
-            self._positions, self._rows = position_ids, PackedRows.at(position_ids)
-        return self._rows
+@lru_cache(maxsize=1)  # by identity: each layer asks for those of its micro-batch, and again where it is computed again
+def _rows(position_ids: torch.Tensor) -> PackedRows:
+    return PackedRows.at(position_ids)
 
 
-_latest = _Latest()
 AttentionInterface.register(PACKED, packed_attention)

@@ -196,25 +196,11 @@ def test_slots_take_the_policys_devices_in_turn() -> None:
     workers = ["w0", "w1", "w2", "w3"]
     assert shared_devices(workers, 6, 1) == [["w0"], ["w1"], ["w2"], ["w3"], ["w0"], ["w1"]]
     assert shared_devices(workers, 3, 2) == [["w0", "w1"], ["w2", "w3"], ["w0", "w1"]]
-    with pytest.raises(ValueError, match="of 3 ranks do not divide the policy's 4 devices"):
-        shared_devices(workers, 1, 3)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"models": 1, "gpu_memory_utilization": 1.0}, "must be between 0 and 1"),
-        ({"models": 1, "rollout": {"gpu_memory_utilization": 1.5}}, "utilization=1.5: must be between 0 and 1"),
-    ],
-)
-def test_settings_that_are_none(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        EngineSettings(**settings)
 
 
 def test_settings_come_from_the_configs_section() -> None:
     section = OmegaConf.create({"devices": "own", "rollout": {"max_num_seqs": 8}})
-    assert EngineSettings.from_config(3, section) == EngineSettings(3, "own", rollout={"max_num_seqs": 8})
+    assert EngineSettings(3, **section) == EngineSettings(3, "own", rollout={"max_num_seqs": 8})
 
 
 @pytest.mark.parametrize(
@@ -233,20 +219,6 @@ def test_settings_come_from_the_configs_section() -> None:
 )
 def test_how_many_slots_there_are(models: int, settings: dict[str, Any], devices: int, ranks: int, slots: int) -> None:
     assert EngineSettings(models, **settings).slots(devices, ranks) == slots
-
-
-def test_engines_that_share_a_gpu_share_its_memory() -> None:
-    EngineSettings(2, gpu_memory_utilization=0.15).check_memory(0.6, devices=1, ranks=1)
-    EngineSettings(8, gpu_memory_utilization=0.3).check_memory(0.6, devices=8, ranks=1)
-    EngineSettings(1, gpu_memory_utilization=0.3).check_memory(0.6, devices=8, ranks=1)
-    with pytest.raises(ValueError, match=r"2 opponents on each GPU .* or opponent_engine\.replicas$"):
-        EngineSettings(2, replicas=8, gpu_memory_utilization=0.3).check_memory(0.6, devices=8, ranks=1)
-    EngineSettings(8, devices="own", gpu_memory_utilization=0.9).check_memory(0.6, devices=1, ranks=1)
-    for number, ranks in ((9, 1), (5, 2)):  # two on one of the devices
-        with pytest.raises(ValueError, match=r"2 opponents on each GPU .* make 1\.20 of its memory"):
-            EngineSettings(number, gpu_memory_utilization=0.3).check_memory(0.6, devices=8, ranks=ranks)
-    with pytest.raises(ValueError, match=r"utilization=0\.5: 1 opponents .* make 1\.10 of its memory"):
-        EngineSettings(1, rollout={"gpu_memory_utilization": 0.5}).check_memory(0.6, devices=1, ranks=1)
 
 
 class Replica:
@@ -312,18 +284,14 @@ def test_a_start_that_does_not_end_is_ended(replicas: list[Replica], monkeypatch
         SlotEngine.start(on_gpus(1), EngineSettings(2, gpu_memory_utilization=0.1), ["w0"], Replica)
 
 
-def test_memory_is_counted_with_the_overrides_for_the_opponents(replicas: list[Replica]) -> None:
+def test_an_engine_has_the_overrides_for_the_opponents(replicas: list[Replica]) -> None:
     workers = ["w0", "w1", "w2", "w3"]
-    SlotEngine.start(on_gpus(1), EngineSettings(4, gpu_memory_utilization=0.3), workers, Replica)
-    wider = EngineSettings(4, gpu_memory_utilization=0.3, rollout={"tensor_model_parallel_size": 2})
-    with pytest.raises(ValueError, match=r"2 opponents on each GPU .* make 1\.20 of its memory"):
-        SlotEngine.start(on_gpus(1), wider, workers, Replica)
     narrower = EngineSettings(4, gpu_memory_utilization=0.3, rollout={"tensor_model_parallel_size": 1})
     SlotEngine.start(on_gpus(4), narrower, workers, Replica)
+    assert [replica.devices for replica in replicas] == [{"w0"}, {"w1"}, {"w2"}, {"w3"}]
     larger = EngineSettings(4, gpu_memory_utilization=0.1, rollout={"gpu_memory_utilization": 0.5})
-    with pytest.raises(ValueError, match=r"=0\.5: 1 opponents on each GPU .* make 1\.10 of its memory"):
-        SlotEngine.start(on_gpus(1), larger, workers, Replica)
-    assert replicas[-1].share == larger.share == 0.5, "what is counted is what the engine gets"
+    SlotEngine.start(on_gpus(1), larger, workers, Replica)
+    assert replicas[-1].share == larger.share == 0.5, "what the checks count is what the engine gets"
 
 
 def config() -> DictConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -33,5 +34,12 @@ _COMPUTED = {
 IN_TRAINING = {**_COMPUTED, API: Kind(_held_to_a_quota, resolve)}
 #: Everywhere else.
 KINDS = {**kinds.OURS, **_COMPUTED, API: Kind(_asked, resolve)}
-#: ``opponents.kinds.make_player`` and ``check``, with these kinds.
-make_player, check = partial(kinds.make_player, known=KINDS), partial(kinds.check, known=KINDS)
+#: ``opponents.kinds.make_player``, with these kinds.
+make_player = partial(kinds.make_player, known=KINDS)
+
+
+def check(kind: str, settings: Mapping[str, Any] | None, game_ids: Iterable[str]) -> None:
+    """That such a player can be made here, and plays these games; errors as of ``make_player``, or a ValueError."""
+    make_player(kind, settings)
+    for game_id in game_ids:
+        KINDS[kind].check_game(game_id)

@@ -21,7 +21,7 @@ from ...checks.names import CONFIG, values
 from ...checks.resuming import check_same_model, finished, followed
 from ...checks.settle import following, settle
 from ...opponents.model_files import is_hub_id
-from ...processes.masking import secrets_of, without_secrets
+from ...processes.masking import without_secrets
 from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail, visible
 from ..evaluation.benchmarks.benchmark_entries import of_the_hub
@@ -46,8 +46,7 @@ def dry_run(jobs: Sequence[Job]) -> int:
     status = 0
     for config, hydra_config in jobs:
         try:
-            run_dir = without_secrets(str(config.run_dir), secrets_of(config))
-            print(visible(f"dry run: {run_dir}; nothing is started, asked or written"))
+            print(visible(f"dry run: {without_secrets(str(config.run_dir))}; nothing is started, asked or written"))
             for line in _lines(config, hydra_config):
                 print(visible(line), flush=True)
         except (ValueError, ImportError, OSError, OmegaConfBaseException) as error:
@@ -97,8 +96,7 @@ def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[st
     settle(unset, say=lambda line: None)
     before |= {name: value for name, value in values(unset, resolve=False).items() if name in follows}
     changed = [(name, value) for name, value in now.items() if before.get(name, _OWN) != value]
-    secrets = secrets_of(config)
-    return [(name, without_secrets(str(value), secrets)) for name, value in changed if name not in _OWN]
+    return [(name, without_secrets(str(value))) for name, value in changed if name not in _OWN]
 
 
 def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:

@@ -51,7 +51,7 @@ def of_opponents(config: DictConfig, model: ModelSize) -> tuple[Engine, int, int
     """
     rollout, settings = config.actor_rollout_ref.rollout, config.opponent_engine
     models = 0 if has_adapter(config) else League(config).served
-    engines = EngineSettings.from_config(models, settings)
+    engines = EngineSettings(models, **settings)
     merged = OmegaConf.merge(rollout, {"gpu_memory_utilization": engines.share}, settings.rollout)
     if settings.kv_cache_memory_bytes is not None:
         merged.engine_kwargs.vllm.kv_cache_memory_bytes = settings.kv_cache_memory_bytes

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from ...players.policy import Generation
 from ...processes.composing import RECIPE
-from ...processes.engine_failure import PLAY, EngineFailure
+from ...processes.engine_failure import EngineFailure
 from ...processes.launch import put_on_path, set_environment
 from ..evaluation.policies.evaluation_engine import EngineSettings, VLLMEngine
 from ..evaluation.policies.scored import load
@@ -22,6 +22,8 @@ from .threads import begin
 
 #: A response is announced again after so many tokens.
 _EVERY = 8
+#: ``play`` has no setting of vLLM's.
+PLAY = {"mend": "free memory if it is that, or take --engine transformers"}
 
 
 class Transformers:

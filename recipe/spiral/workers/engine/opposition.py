@@ -77,7 +77,7 @@ def start(config: DictConfig, trainer: Any, models: int, lora: bool, slot: Calla
     class of engines of their own."""
     if lora:
         return AdapterEngine(trainer.llm_server_manager.get_replicas())
-    settings = EngineSettings.from_config(models, config.opponent_engine)
+    settings = EngineSettings(models, **config.opponent_engine)
     return SlotEngine.start(config, settings, trainer.actor_rollout_wg.workers, slot)
 
 

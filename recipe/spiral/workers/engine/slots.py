@@ -66,7 +66,6 @@ class SlotEngine:
             replica: the class of a slot, ``SlotReplica`` or a subclass.
 
         Raises:
-            ValueError: the devices do not go with the settings.
             RuntimeError: there are no devices of their own.
             TimeoutError: they do not start.
         """
@@ -84,9 +83,6 @@ class SlotEngine:
         ]
         if settings.devices == "shared":
             mode, groups = RolloutMode.HYBRID, shared_devices(list(workers), len(replicas), ranks)
-            if config.trainer.device != "cpu":
-                policy = float(config.actor_rollout_ref.rollout.gpu_memory_utilization)
-                settings.check_memory(policy, len(workers), ranks)
         else:
             mode, groups = RolloutMode.STANDALONE, own_devices(len(replicas), ranks)
         asyncio.run(launch(replicas, groups, mode))
@@ -270,13 +266,8 @@ def model_config(config: DictConfig) -> DictConfig:
 
 
 def shared_devices(workers: list[Any], slots: int, ranks: int) -> list[list[Any]]:
-    """Each slot's part of the policy's workers, in turn, so that every device carries as many as the others.
-
-    Raises:
-        ValueError: the devices do not divide into parts of that many ranks.
-    """
-    if ranks < 1 or len(workers) % ranks:
-        raise ValueError(f"opponents of {ranks} ranks do not divide the policy's {len(workers)} devices")
+    """Each slot's part of the policy's workers, in turn, so that every device carries as many as the others; ``ranks``
+    divides them."""
     parts = [workers[i : i + ranks] for i in range(0, len(workers), ranks)]
     return [parts[slot % len(parts)] for slot in range(slots)]
 

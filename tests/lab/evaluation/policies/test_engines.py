@@ -22,7 +22,8 @@ from recipe.spiral.lab.evaluation.policies.evaluation_engine import (
     lora_rank,
     models_of,
 )
-from recipe.spiral.processes.engine_failure import DIED, LAST_WORDS, PLAY, EngineFailure
+from recipe.spiral.lab.play.sampling import PLAY
+from recipe.spiral.processes.engine_failure import DIED, LAST_WORDS, EngineFailure
 from tests.lab.evaluation.made_policies import Fakes, adapter
 
 PATHS = [Path(f"/models/m{number}") for number in range(8)]
