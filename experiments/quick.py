@@ -52,8 +52,9 @@ from recipe.spiral.players.prompts import encoder
 from recipe.spiral.players.records import SELF_PLAY, GameRecord
 from recipe.spiral.players.seats import Seat
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.rae import RoleBaselines
+from recipe.spiral.rae import Baselines, RoleBaselines
 from recipe.spiral.rollouts.schedule import parse_games, training_row
+from recipe.spiral.training.group_baselines import GroupBaselines
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -92,10 +93,11 @@ def check(config: DictConfig) -> str:
         if (given := OmegaConf.select(config, key)) != value:
             raise ValueError(f"{key}={given}: the quick loop knows only {value}; use loop=verl")
     estimator, same, states = config.algorithm.adv_estimator, config.data.games_per_start, config.branching.states
-    if (estimator, same > 1 or states > 0) not in (("rae", False), ("dpo", True)):
+    known = {"rae": same == 1 and not states, "grpo_role": same > 1 and not states, "dpo": same > 1 or states}
+    if not known.get(estimator):
         raise ValueError(
             f"algorithm.adv_estimator={estimator} with data.games_per_start={same} and branching.states={states}: the "
-            "quick loop knows rae with 1 and 0, and dpo with more of one or both; use loop=verl"
+            "quick loop knows rae with 1 and 0, grpo_role with more and 0, dpo with more of one or both; use loop=verl"
         )
     mode, correction = config.trainer.v1.trainer_mode, config.algorithm.rollout_correction
     if mode != "sync" and (estimator != "rae" or config.fsp.enabled or correction.bypass_mode or _ahead(config) % 1):
@@ -239,10 +241,12 @@ class _Run:
         batches = deque(self._play(step) for step in range(1, ahead + 1))
         for step in range(1, self.steps + 1):
             batches.append(self._play(step + ahead))
-            records = [replace(record, baselines=self.baselines.of(record)) for record in batches.popleft()]
+            played = batches.popleft()
+            baselines = self._baselines(played)
+            records = [replace(record, baselines=baselines.of(record)) for record in played]
             self.games += len(records)
             if self.learner.loss.dpo is None:
-                self.learner.update(self._rows(records))
+                self.learner.update(self._rows(records, baselines))
             else:
                 self.learner.update_by_pairs(self._pairs(records))
             self.sampler.forget()
@@ -324,14 +328,21 @@ class _Run:
 
         return [(text(chosen), text(rejected)) for chosen, rejected in find_pairs(rows).keys]
 
-    def _rows(self, records: Sequence[GameRecord]) -> dict[Row, Weight]:
+    def _baselines(self, records: Sequence[GameRecord]) -> Baselines:
+        algorithm = self.config.algorithm
+        if algorithm.adv_estimator == "grpo_role":
+            return GroupBaselines(records, bool(algorithm.norm_adv_by_std_in_grpo))
+        return self.baselines
+
+    def _rows(self, records: Sequence[GameRecord], baselines: Baselines) -> dict[Row, Weight]:
         """The trainable players' turns with their advantages; turns with the same texts are one row."""
-        gamma, scale = float(self.config.algorithm.gamma), float(self.config.algorithm.reward_scale)
+        gamma = float(self.config.algorithm.gamma)
         rows: defaultdict[Row, Weight] = defaultdict(Weight)
         for record, outcomes in zip(records, self._outcomes(records), strict=True):
             for player in record.trainable:
                 turns, baseline = record.turns_of(player), record.baselines[player]
                 assert baseline is not None
+                scale = float(self.config.algorithm.reward_scale) * baselines.scale(record, player)
                 for later, turn in zip(reversed(range(len(turns))), turns, strict=True):
                     assert turn.tokens is not None
                     prompt = tuple(turn.tokens.prompt_ids)

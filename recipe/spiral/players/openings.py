@@ -9,11 +9,11 @@ from .seeds import GameKey
 
 
 def random_opening(key: GameKey, game: Game, longest: int) -> list[str]:
-    """The moves that a game begins with, drawn uniformly by its key: 0 to ``longest``, each number equally likely, but
-    none that ends it. The fresh ``game`` stays as it is."""
+    """The moves that a game begins with, drawn uniformly by the key of its start: 0 to ``longest``, each number equally
+    likely, but none that ends it. The fresh ``game`` stays as it is."""
     if not longest:
         return []
-    draw, moves = random.Random(key.seed("opening")), list[str]()
+    draw, moves = random.Random(key.start().seed("opening")), list[str]()
     for _ in range(draw.randint(0, longest)):
         game, move = game.copy(), game.random_action(draw)
         game.step(move)
