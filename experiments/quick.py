@@ -246,7 +246,7 @@ class _Run:
             records = [replace(record, baselines=baselines.of(record)) for record in played]
             self.games += len(records)
             if self.learner.loss.dpo is None:
-                self.learner.update(self._rows(records, baselines))
+                self.learner.update(self._rows(records))
             else:
                 self.learner.update_by_pairs(self._pairs(records))
             self.sampler.forget()
@@ -334,9 +334,9 @@ class _Run:
             return GroupBaselines(records, bool(algorithm.norm_adv_by_std_in_grpo))
         return self.baselines
 
-    def _rows(self, records: Sequence[GameRecord], baselines: Baselines) -> dict[Row, Weight]:
+    def _rows(self, records: Sequence[GameRecord]) -> dict[Row, Weight]:
         """The trainable players' turns with their advantages; turns with the same texts are one row."""
-        gamma = float(self.config.algorithm.gamma)
+        gamma, baselines = float(self.config.algorithm.gamma), self._baselines(records)
         rows: defaultdict[Row, Weight] = defaultdict(Weight)
         for record, outcomes in zip(records, self._outcomes(records), strict=True):
             for player in record.trainable:

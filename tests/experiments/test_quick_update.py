@@ -37,7 +37,9 @@ def start(tmp_path: Path) -> Any:
 
 def played(run: _Run, step: int) -> list[GameRecord]:
     """A step's games with their baselines."""
-    records = [replace(record, baselines=run.baselines.of(record)) for record in run._play(step)]
+    games = run._play(step)
+    baselines = run._baselines(games)
+    records = [replace(record, baselines=baselines.of(record)) for record in games]
     run.baselines.update(records)
     return records
 
@@ -49,7 +51,7 @@ def verls_loss(run: _Run, model: Any, records: list[GameRecord]) -> Any:
     from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.utils.losses import ppo_loss
 
-    samples, log_probs, entropies = [], [], []
+    samples, log_probs, entropies, baselines = [], [], [], run._baselines(records)
     for record in records:
         for player in record.trainable:
             turns = record.turns_of(player)
@@ -70,7 +72,7 @@ def verls_loss(run: _Run, model: Any, records: list[GameRecord]) -> Any:
                     "responses": torch.tensor(response),
                     "response_mask": mask,
                     "old_log_probs": torch.tensor(tokens.log_probs),
-                    "advantages": advantages[0],
+                    "advantages": advantages[0] * baselines.scale(record, player),
                 }
                 values = whole(model, [*prompt, *response])
                 log_probs.append(values.gather(1, torch.tensor([*prompt[1:], *response, 0])[:, None])[:, 0])
@@ -103,8 +105,13 @@ def gradient(loss: Any, model: Any) -> Any:
 
 @pytest.mark.parametrize(
     "overrides",
-    [[], ["actor_rollout_ref.actor.kl_loss_type=low_var_kl"], ENTROPY],
-    ids=["low_var_kl+", "low_var_kl", "entropy"],
+    [
+        [],
+        ["actor_rollout_ref.actor.kl_loss_type=low_var_kl"],
+        ENTROPY,
+        ["algorithm.adv_estimator=grpo_role", "data.games_per_start=4"],
+    ],
+    ids=["low_var_kl+", "low_var_kl", "entropy", "grpo_role"],
 )
 def test_the_gradient_of_a_recorded_step_is_verls(start: Any, overrides: list[str]) -> None:
     run = start(*overrides)
