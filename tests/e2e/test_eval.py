@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from recipe.spiral.games import make
+from recipe.spiral.lab.database import Database
 from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.lab.evaluation.exploitability.nash_conv import nash_conv
 from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable, read_scores, ways
@@ -27,7 +28,6 @@ from recipe.spiral.lab.evaluation.policies.scored import Responses, Scorer, load
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.rollouts.end_tokens import end_tokens
-from recipe.spiral.storage.database import Database
 
 from .conftest import ROOT
 

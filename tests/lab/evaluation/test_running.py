@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from recipe.spiral.games import GameFailure
+from recipe.spiral.lab.database import DamagedDatabase
 from recipe.spiral.lab.evaluation import evaluation as running
 from recipe.spiral.lab.evaluation.exploitability import nash_conv
 from recipe.spiral.lab.evaluation.matches import loop
@@ -26,7 +27,6 @@ from recipe.spiral.players.base import PlayerFailure, Position, Response
 from recipe.spiral.players.intervals import wilson
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.processes.engine_failure import EngineFailure
-from recipe.spiral.storage.database import DamagedDatabase
 from tests import chat_forms
 from tests.lab.evaluation.made_policies import (
     Characters,

@@ -47,8 +47,8 @@ def run(config: DictConfig) -> int:
     from ...players.base import PlayerFailure, PlayerMisconfigured, PromptTooLong
     from ...processes.engine_failure import EngineFailure
     from ...processes.launch import clean_run, put_on_path, set_environment
-    from ...storage.database import DamagedDatabase
     from ...storage.disk import DiskFull, InUse
+    from ..database import DamagedDatabase
     from .matches.store import OtherEvaluation
     from .outputs.following import follow
     from .settings import Refused, Settings

@@ -17,8 +17,8 @@ from ...games.named import NAMED
 from ...processes.launch import is_in_use
 from ...processes.run_log import duration
 from ...processes.terminal import fail, note, run_command
-from ...storage.database import DamagedDatabase
 from ...storage.disk import InUse, unwritable
+from ..database import DamagedDatabase
 from ..local_server import CannotListen, LocalServer
 from .bundle import NoCharts
 from .comparison import Comparison, runs_of

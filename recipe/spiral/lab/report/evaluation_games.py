@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ...players.records import GameRecord
-from ...storage.database import DamagedDatabase, Database
+from ..database import DamagedDatabase, Database
 from ..evaluation.matches.matchups import SPLIT
 from ..evaluation.matches.store import FILE, TABLES
 from .bundle import is_within

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from recipe.spiral.lab.database import Database
 from recipe.spiral.lab.evaluation.benchmarks.answers import Sample
 from recipe.spiral.lab.evaluation.benchmarks.asking import Answers, ask
 from recipe.spiral.lab.evaluation.matches.store import TABLES, OtherEvaluation
 from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
 from recipe.spiral.lab.graders.question import Question
 from recipe.spiral.players.policy import Generation, PromptTooLong
-from recipe.spiral.storage.database import Database
 from tests.lab.evaluation.made_policies import Characters, settings
 
 QUESTIONS = [Question("aime24", str(number), "math", f"How many, {number}?", "7") for number in range(4)]

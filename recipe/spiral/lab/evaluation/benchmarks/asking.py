@@ -15,7 +15,7 @@ from ....extras import install
 from ....players.base import PromptTooLong
 from ....players.policy import Generate
 from ....players.prompts import Template, general_template
-from ....storage.database import Database
+from ...database import Database
 from ...graders.grading import Grader
 from ...graders.question import Question
 from ..matches.loop import for_each

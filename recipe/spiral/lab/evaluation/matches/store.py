@@ -14,7 +14,7 @@ from typing import Any
 
 from ....players.records import GameRecord
 from ....processes.masking import keep_private
-from ....storage.database import Database
+from ...database import Database
 from .matchups import GameId, Plan, PlannedGame, Randomness, game_key
 
 FILE = "evaluation.sqlite"

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
-from .disk import WITHOUT_LOCKS, DiskFull, InUse, check_locks, real
+from ..storage.disk import WITHOUT_LOCKS, DiskFull, InUse, check_locks, real
 
 #: A key is a JSON list, a value is JSON.
 _COLUMNS = "key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL"

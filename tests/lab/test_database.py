@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.storage.database import DamagedDatabase, Database
+from recipe.spiral.lab.database import DamagedDatabase, Database
 from recipe.spiral.storage.disk import WITHOUT_LOCKS, DiskFull, InUse, is_full
 
 TABLES = ("games", "answers")
@@ -147,7 +147,7 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from recipe.spiral.storage.database import Database
+from recipe.spiral.lab.database import Database
 from recipe.spiral.storage.disk import DiskFull
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
