@@ -12,6 +12,8 @@ import pytest
 
 from recipe.spiral.processes.arguments import Arguments, new_file, own_game, within
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 def refused(parser: Arguments, arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit) as end:
@@ -90,3 +92,14 @@ def test_another_error_is_not_taken_for_a_signal() -> None:
     program = "from recipe.spiral.processes.arguments import run_program; run_program(lambda: 1 // 0)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["step.py", "{}"], ["update.py", "{}"], ["growth.py", "--json", "{}/no/x"]], ids=str
+)
+def test_a_benchmark_refuses_before_it_measures(tmp_path: Path, arguments: list[str]) -> None:
+    script, *rest = (argument.format(tmp_path) for argument in arguments)
+    command = [sys.executable, f"benchmarks/{script}", *rest]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    [line] = done.stderr.splitlines()
+    assert done.returncode == 2 and "there is no" in line

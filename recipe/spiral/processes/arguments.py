@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from ..games import resolve
+from ..storage.checkpoints import CONFIG
 from ..storage.disk import existing, unwritable
 from .interrupts import interrupt_on_signals, interrupted, interrupted_by
 from .terminal import fail, run_command
@@ -54,6 +55,13 @@ def new_file(text: str) -> Path:
     if existing(file.parent) != file.parent.absolute():
         raise argparse.ArgumentTypeError(f"{text}: there is no folder {file.parent}; make it, or name another file")
     return file
+
+
+def run_folder(text: str) -> Path:
+    """The type of an argument that names a run's folder."""
+    if not (folder := Path(text)).joinpath(CONFIG).is_file():
+        raise argparse.ArgumentTypeError(f"{text}: no run is here: there is no {CONFIG}")
+    return folder
 
 
 def own_game(text: str) -> str:
