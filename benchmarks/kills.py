@@ -11,7 +11,6 @@ dropped once, or in flight in the last checkpoint. Takes about a minute for each
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 import signal
@@ -26,6 +25,7 @@ from pathlib import Path
 import torch
 
 from recipe.spiral.players.records import GameRecord
+from recipe.spiral.processes.arguments import Arguments, within
 from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.storage import checkpoints
 from recipe.spiral.storage.record_folder import RecordFolder
@@ -57,10 +57,10 @@ class Kill:
 
 def main() -> int:
     """Returns 0 if nothing was lost: in sync mode, if the killed run equals the uninterrupted run, bit for bit."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = Arguments(description=__doc__.split("\n\n")[0])
     parser.add_argument("--mode", choices=MODES, default=SYNC)
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--kills", type=within(int, 0), default=10)
+    parser.add_argument("--steps", type=within(int, 1), default=40)
     parser.add_argument("--folder", type=Path, help="where the runs are kept; default: a temporary folder")
     arguments, overrides = parser.parse_known_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="kills-"))

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from recipe.spiral.opponents.engine_settings import EngineSettings
+from recipe.spiral.processes.arguments import Arguments, within
 from recipe.spiral.workers.engine.slots import deal
 
 OPTIONS = {
@@ -48,9 +49,11 @@ class Response:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--games", type=int, nargs="+", default=[32, 512], help="numbers of games of a step")
-    parser.add_argument("--members", type=int, nargs="+", default=[1, 2, 8], help="numbers of members of a step")
+    parser = Arguments(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--games", type=within(int, 1), nargs="+", default=[32, 512], help="numbers of games of a step")
+    parser.add_argument(
+        "--members", type=within(int, 1), nargs="+", default=[1, 2, 8], help="numbers of members of a step"
+    )
     for name, (default, text) in OPTIONS.items():
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{text} ({default})")
     options = parser.parse_args()

@@ -14,7 +14,6 @@ turn and the memory of a game should stay what they are.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import cProfile
 import gc
@@ -41,6 +40,7 @@ from recipe.spiral.match import Rules, play  # noqa: E402
 from recipe.spiral.opponents.kinds import make_player  # noqa: E402
 from recipe.spiral.players.prompts import boxed  # noqa: E402
 from recipe.spiral.players.seeds import GameKey  # noqa: E402
+from recipe.spiral.processes.arguments import Arguments, new_file, within  # noqa: E402
 from recipe.spiral.processes.garbage import collect_less  # noqa: E402
 from recipe.spiral.rollouts.schedule import GameShare, training_row  # noqa: E402
 
@@ -179,15 +179,17 @@ def table(largest: int, file: Path | None) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--games", type=int, default=512, help="games at once")
+    parser = Arguments(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--games", type=within(int, 1), default=512, help="games at once")
     parser.add_argument("--game", action="append", help="a game's id; several are mixed evenly")
-    parser.add_argument("--repeats", type=int, default=5, help="how often they are played; the median counts")
-    parser.add_argument("--tokens", type=int, default=0, help="of reasoning before each answer")
+    parser.add_argument(
+        "--repeats", type=within(int, 1), default=5, help="how often they are played; the median counts"
+    )
+    parser.add_argument("--tokens", type=within(int, 0), default=0, help="of reasoning before each answer")
     parser.add_argument("--table", action="store_true", help="many numbers of games, and lengths of answers")
-    parser.add_argument("--largest", type=int, default=16_384, help="the most games of the table")
-    parser.add_argument("--json", type=Path, help="a file for the figures")
-    parser.add_argument("--profile", type=Path, help="a file for cProfile's statistics of one more repeat")
+    parser.add_argument("--largest", type=within(int, 1), default=16_384, help="the most games of the table")
+    parser.add_argument("--json", type=new_file, help="a file for the figures")
+    parser.add_argument("--profile", type=new_file, help="a file for cProfile's statistics of one more repeat")
     arguments = parser.parse_args()
     if arguments.table:
         return table(arguments.largest, arguments.json)

@@ -18,7 +18,6 @@ steps are counted as well, because a step takes longer with more games on a CPU,
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -34,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import long_answers  # noqa: E402
+from recipe.spiral.processes.arguments import Arguments, new_file, within  # noqa: E402
 
 #: Of the tiny model with 128 games a step, on two cores.
 TARGET = 0.6
@@ -227,15 +227,17 @@ def show(figures: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = Arguments(description=__doc__.split("\n\n")[0])
     parser.add_argument("run_dir", nargs="?", type=Path, help="a run with records of training games")
     parser.add_argument("--run", action="store_true", help="make a run first, with the overrides that follow")
-    parser.add_argument("--steps", type=int, default=5, help="the run's last steps; the median counts")
-    parser.add_argument("--repeats", type=int, default=5, help="of each step, by the engine alone; the median counts")
+    parser.add_argument("--steps", type=within(int, 1), default=5, help="the run's last steps; the median counts")
     parser.add_argument(
-        "--answers", type=int, help="the run's answers have so many tokens in the mean, and end anywhere"
+        "--repeats", type=within(int, 1), default=5, help="of each step, by the engine alone; the median counts"
     )
-    parser.add_argument("--json", type=Path, help="a file for the figures")
+    parser.add_argument(
+        "--answers", type=within(int, 1), help="the run's answers have so many tokens in the mean, and end anywhere"
+    )
+    parser.add_argument("--json", type=new_file, help="a file for the figures")
     arguments, overrides = parser.parse_known_args()
     if arguments.run and arguments.run_dir is not None:  # it was the first override
         overrides, arguments.run_dir = [str(arguments.run_dir), *overrides], None

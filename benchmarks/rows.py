@@ -8,7 +8,6 @@ seconds of one process. What TransferQueue costs is not in them: the rows are in
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
@@ -28,6 +27,7 @@ import torch  # noqa: E402
 from benchmarks.synthetic_run import Games, config  # noqa: E402
 from recipe.spiral.lab.watching.reasoning import reasoning_metrics  # noqa: E402
 from recipe.spiral.players.records import GameRecord  # noqa: E402
+from recipe.spiral.processes.arguments import Arguments, new_file, within  # noqa: E402
 from recipe.spiral.processes.garbage import collect_less  # noqa: E402
 from recipe.spiral.rae import RoleBaselines, rae_advantages  # noqa: E402
 from recipe.spiral.training.filters import Filters  # noqa: E402
@@ -41,9 +41,11 @@ TOKENS = 4
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000], help="how many (10000 100000)")
-    parser.add_argument("--json", type=Path, help="a file for the figures")
+    parser = Arguments(description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "--rows", type=within(int, 1), nargs="+", default=[10_000, 100_000], help="how many (10000 100000)"
+    )
+    parser.add_argument("--json", type=new_file, help="a file for the figures")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     figures = []

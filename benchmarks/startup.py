@@ -10,7 +10,6 @@ is the limit of what the recipe can save. `--cold` first takes the files of the 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -26,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.processes import Watch, by_name  # noqa: E402
+from recipe.spiral.processes.arguments import Arguments, new_file, within  # noqa: E402
 from recipe.spiral.processes.launch import end_with_parent  # noqa: E402
 
 #: Seconds from the launch to the first step, on two idle cores with warm files.
@@ -136,12 +136,12 @@ def forget_files() -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--repeats", type=int, default=3, help="launches; the median counts")
+    parser = Arguments(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--repeats", type=within(int, 1), default=3, help="launches; the median counts")
     parser.add_argument("--cold", action="store_true", help="with nothing of the environment in the page cache")
     parser.add_argument("--run-dir", type=Path, help="a run's folder to keep; otherwise a temporary one each time")
     parser.add_argument("--no-imports", action="store_true", help="do not measure what importing takes by itself")
-    parser.add_argument("--json", type=Path, help="a file for the figures")
+    parser.add_argument("--json", type=new_file, help="a file for the figures")
     arguments, overrides = parser.parse_known_args()
     imports = {
         name: {side: import_seconds(modules) for side, modules in zip(("ours", "alone"), pair, strict=True) if modules}

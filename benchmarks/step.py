@@ -8,7 +8,6 @@ share is of the step's seconds. Overhead is what is neither generation, forward,
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from statistics import median
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from recipe.spiral.processes.arguments import Arguments, new_file, run_folder, within  # noqa: E402
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics  # noqa: E402
 from recipe.spiral.training.speed import FORWARD_AND_BACKWARD, PLAY, SYNC  # noqa: E402
 
@@ -28,10 +28,10 @@ PREFIX = "timing_s/"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("run_dir", type=Path, help="a run's folder")
-    parser.add_argument("--from", type=int, default=3, dest="first", help="the first step that counts (3)")
-    parser.add_argument("--json", type=Path, help="a file for the figures")
+    parser = Arguments(description=__doc__.split("\n\n")[0])
+    parser.add_argument("run_dir", type=run_folder, help="a run's folder")
+    parser.add_argument("--from", type=within(int, 1), default=3, dest="first", help="the first step that counts (3)")
+    parser.add_argument("--json", type=new_file, help="a file for the figures")
     arguments = parser.parse_args()
     steps = [
         line.metrics

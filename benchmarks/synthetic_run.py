@@ -9,7 +9,6 @@ games take about two seconds.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
@@ -29,6 +28,7 @@ from recipe.spiral.players.base import Position, Response
 from recipe.spiral.players.prompts import boxed
 from recipe.spiral.players.records import GameRecord, Tokens, to_line
 from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.processes.arguments import Arguments, within
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.rollouts.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import CONFIG, name_latest, write_state
@@ -174,10 +174,10 @@ def make_run(run_dir: Path, games: int, games_per_step: int = 128, seed: int = 0
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = Arguments(description=__doc__.split("\n\n")[0])
     parser.add_argument("run_dir", type=Path)
-    parser.add_argument("--games", type=int, default=10_000)
-    parser.add_argument("--games-per-step", type=int, default=128)
+    parser.add_argument("--games", type=within(int, 1), default=10_000)
+    parser.add_argument("--games-per-step", type=within(int, 1), default=128)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     print(f"{make_run(options.run_dir, options.games, options.games_per_step, options.seed)} steps")

@@ -21,6 +21,7 @@ from benchmarks.processes import Watch
 from experiments.text import figure
 from recipe.spiral.lab.profile.tracing import CannotTrace, driver_of
 from recipe.spiral.lab.run_progress import steps_done
+from recipe.spiral.processes.arguments import Arguments, within
 from recipe.spiral.processes.terminal import fail
 
 #: Seconds between looks. The system counts CPU time in hundredths.
@@ -81,9 +82,9 @@ def _smooth(row: list[float]) -> list[float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Arguments(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir", type=Path, help="the folder of a run that is under way")
-    parser.add_argument("--steps", type=int, default=2, help="how many steps (2)")
+    parser.add_argument("--steps", type=within(int, 1), default=2, help="how many steps (2)")
     parser.add_argument("--out", type=Path, default=Path("step.png"), help="the picture (step.png)")
     options = parser.parse_args()
     try:

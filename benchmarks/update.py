@@ -10,7 +10,6 @@ meanwhile. The run's are its own metrics, and its padding is shown as well.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from recipe.spiral.processes.arguments import Arguments, new_file, run_folder, within  # noqa: E402
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics  # noqa: E402
 from recipe.spiral.storage.record_folder import RecordFolder  # noqa: E402
 
@@ -73,11 +73,13 @@ def plain_torch(model: Any, optimizer: Any, turns: list[Turn], most: int) -> tup
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("run_dir", type=Path, help="a run with records of training games")
-    parser.add_argument("--step", type=int, help="which step's games; otherwise the last one's")
-    parser.add_argument("--repeats", type=int, default=3, help="of plain torch; the fastest counts, in its favour")
-    parser.add_argument("--json", type=Path, help="a file for the figures")
+    parser = Arguments(description=__doc__.split("\n\n")[0])
+    parser.add_argument("run_dir", type=run_folder, help="a run with records of training games")
+    parser.add_argument("--step", type=within(int, 1), help="which step's games; otherwise the last one's")
+    parser.add_argument(
+        "--repeats", type=within(int, 1), default=3, help="of plain torch; the fastest counts, in its favour"
+    )
+    parser.add_argument("--json", type=new_file, help="a file for the figures")
     arguments = parser.parse_args()
 
     import torch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import random
 
 import pytest
@@ -340,10 +341,15 @@ async def _without_pauses(games: object) -> list[GameRecord]:
 
 
 def test_rules_refuse_what_would_reward_errors() -> None:
-    with pytest.raises(ValueError, match=r"rules\.illegal_rewards=\[-0\.5, 0\.5\]: the offender must get -1 or less"):
+    with pytest.raises(
+        ValueError, match=r"rules\.illegal_rewards=\[-0\.5, 0\.5\]: must be finite, the offender's <= -1"
+    ):
         Rules(illegal_rewards=(-0.5, 0.5))
-    with pytest.raises(ValueError, match=r"rules\.illegal_rewards=\[-1\.5, 1\.5\].*other at most 1"):
+    with pytest.raises(ValueError, match=r"rules\.illegal_rewards=\[-1\.5, 1\.5\].*the other's <= 1"):
         Rules(illegal_rewards=(-1.5, 1.5))
+    for rewards in ((math.nan, 0.5), (-1.5, math.nan), (-math.inf, 0.5), (-1.5, -math.inf)):
+        with pytest.raises(ValueError, match="must be finite"):
+            Rules(illegal_rewards=rewards)
     with pytest.raises(ValueError, match=r"rules\.truncated='keep': must be 'illegal', 'mask' or 'read'"):
         Rules(truncated="keep")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"rules\.turn_cap=0: must be at least 1"):

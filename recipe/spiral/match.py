@@ -60,10 +60,9 @@ class Rules:
 
     def __post_init__(self) -> None:
         offender, other = self.illegal_rewards
-        if offender > -1 or other > 1:
+        if not (-1e9 < offender <= -1 and -1e9 < other <= 1):
             raise ValueError(
-                f"rules.illegal_rewards={list(self.illegal_rewards)}: the offender must get -1 or less, and the other "
-                "at most 1"
+                f"rules.illegal_rewards={[offender, other]}: must be finite, the offender's <= -1, the other's <= 1"
             )
         if self.truncated not in ("illegal", "mask", "read"):
             raise ValueError(f"rules.truncated={self.truncated!r}: must be 'illegal', 'mask' or 'read'")

@@ -165,7 +165,7 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("algorithm.gamma=0", r"algorithm\.gamma=0: must be a number > 0 and <= 1"),
         (
             "rules.illegal_rewards=[-0.5,0.5]",
-            r"rules\.illegal_rewards=\[-0\.5, 0\.5\]: the offender must get -1 or less",
+            r"rules\.illegal_rewards=\[-0\.5, 0\.5\]: must be finite, the offender's <= -1",
         ),
         ("rules.illegal_rewards=[-1.5]", r"rules\.illegal_rewards=\[-1\.5\]: must be two numbers"),
         ("rules.illegal_rewards=-1.5", r"rules\.illegal_rewards=-1\.5: must be two numbers"),

@@ -171,6 +171,33 @@ def test_a_key_that_nobody_reads_is_refused_in_one_line(
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
+GLOBAL = "# @package _global_\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{GLOBAL}games: [Nim\nseed: 3", r'mine\.yaml", line 2'),
+        (f"{GLOBAL}trainer:\n\tsave_freq: 3", r"'\\t' that cannot start any token in \".*mine\.yaml\", line 3"),
+        (f"{GLOBAL}seed: 3\nseed: 4", r"found duplicate key seed in \".*mine\.yaml\", line 3"),
+        (f"{GLOBAL}only words", "only words: there is no such setting"),
+        (f"{GLOBAL}# f\xfcr", r"\+experiment=mine: 'utf-8' codec"),
+        (f"{GLOBAL}defaults: [mine, _self_]", r"\+experiment=mine: maximum recursion"),
+        (f"{GLOBAL}defaults: [yours, _self_]", r"Could not load 'experiment/yours'\.$"),
+        (f"{GLOBAL}trainer.save_freq: 3", r"mine\.yaml: trainer\.save_freq: must be in its section"),
+        ("# @package\nseed: 3", r"\+experiment=mine: Expected header format"),
+        ("seed: 3", r"\+experiment=mine: its file must begin with `# @package _global_`"),
+        ("", r"\+experiment=mine: its file must begin with `# @package _global_`"),
+    ],
+)
+def test_a_broken_preset_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
+    preset(Path("config/experiment/mine.yaml"), "")
+    Path("config/experiment/mine.yaml").write_text(text, encoding="latin-1")
+    with pytest.raises(ConfigError, match=message) as error:
+        run(monkeypatch, "+experiment=mine")
+    assert "\n" not in str(error.value)
+
+
 def test_a_sweeps_job_composes_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Of a packaged sweep, too, and with what only Hydra knows: the number of the job."""
     jobs = run(monkeypatch, "-m", "+sweep=seeds", f"run_dir={tmp_path}", "trainer.project_name=n${hydra:job.num}")

@@ -20,8 +20,9 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 
-from recipe.spiral.export import Different, ExportError, lora, writing
+from recipe.spiral.export import lora, writing
 from recipe.spiral.export.__main__ import main
+from recipe.spiral.export.exporting import Different, ExportError
 from recipe.spiral.export.source import HUGGINGFACE, Source
 from recipe.spiral.export.weights import join, whole_model
 from recipe.spiral.export.writing import verify_model

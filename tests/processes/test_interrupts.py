@@ -134,6 +134,10 @@ NUMBERS = {"Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM, "SIGHUP": signal.
         ("main_eval", "dotenv", NOTHING, "SIGTERM"),
         ("main_eval", "recipe.spiral.lab.evaluation.settings", NOTHING, "Ctrl-C"),
         ("main_eval", "recipe.spiral.lab.evaluation.evaluation", EVALUATED, "Ctrl-C"),
+        *(
+            (program, "recipe.spiral.processes.arguments", NOTHING, "Ctrl-C")
+            for program in ("audit", "export", "models", "play", "profile", "report")
+        ),
     ],
 )
 def test_a_signal_in_an_import_ends_with_one_line(

@@ -28,6 +28,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from ..processes import masking
 from ..processes.terminal import note
@@ -89,12 +90,12 @@ def compose(program: str) -> list[Job]:
             sys.argv += [*_NOTHING_WRITTEN, f"hydra.sweep.dir={aside}"]
         try:
             hydra.main(config_path=str(CONFIG), config_name=program, version_base=None)(collect)()
-        except (HydraException, OmegaConfBaseException, ValueError) as error:
+        except (HydraException, OmegaConfBaseException, YAMLError, RecursionError, ValueError) as error:
             raise ConfigError(_in_a_line(error, names)) from error
         except BrokenPipeError:  # nobody reads what Hydra prints
             raise
         except OSError as error:  # Hydra's notes go into the run's folder
-            raise ConfigError(f"{error.filename}: cannot be written ({error.strerror}); give another folder") from error
+            raise ConfigError(f"{error.filename}: cannot be used ({error.strerror}); give another one") from error
         finally:
             for config, _ in jobs:
                 masking.learn(config)
@@ -157,7 +158,7 @@ def _in_a_line(error: Exception, names: Names) -> str:
         return _no_such_option(error)
     if isinstance(error, OverrideParseException):
         return _unreadable(error)
-    text = " ".join(" ".join(filter(None, [str(error), str(error.__cause__ or "")])).split())
+    text = " ".join(f"{error} {error.__cause__ or ''}".split()).partition(" Config search path: ")[0]
     if match := re.match("Cannot find primary config '(.*?)'", text):
         return f"--config-name {match[1]}: there is no such config; a preset is named by +experiment={match[1]}"
     if match := re.match(r"Ambiguous value for argument '(.*?)' 1\. ", text):
@@ -175,7 +176,8 @@ def _in_a_line(error: Exception, names: Names) -> str:
             return names.unknown(override)
         if match[1] == "override":
             return f"{override}: must be written with a plus: +{override}"
-    return text
+    reader = type(error) in (ValueError, UnicodeDecodeError, RecursionError)  # Hydra's, which names no file
+    return ": ".join([*(argument for argument in sys.argv[1:] if reader and argument.startswith("+")), text])
 
 
 def _unreadable(error: OverrideParseException) -> str:
@@ -206,8 +208,8 @@ def _no_such_option(error: MissingConfigException) -> str:
     group, _, option = missing.rpartition("/")
     ours = {file.stem for file in (CONFIG / group.split("/")[0]).glob("*.yaml")}  # verl has a group model, too
     known = sorted(ours & {*(error.options or ours)}) or error.options or []
-    override = next((word for word in sys.argv[1:] if word.lstrip("+").replace("=", "/", 1) == missing), "")
-    override = override or f"{group}={option}"
+    words = [word for word in sys.argv[1:] if word.lstrip("+").replace("=", "/", 1) == missing]
+    override = [*words, f"{group}={option}"][0]
     near = get_close_matches(option, known, n=1)
     mend = f"did you mean `{override.removesuffix(option)}{near[0]}`? " if near else ""
     if override.startswith("model="):

@@ -30,9 +30,8 @@ _PROGRAMS = {"spiral_trainer": "main_spiral", "eval": "main_eval"}
 
 
 def read_yaml(file: Path) -> dict[str, Any]:
-    values = yaml.load(file.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
-    assert isinstance(values, dict)
-    return values
+    values = yaml.load(file.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return values if isinstance(values, dict) else {}
 
 
 @cache
@@ -64,8 +63,7 @@ class Names:
         self._tree: dict[str, Any] = {}
         for file in files:
             _merge(self._tree, packaged(file))
-        for name in ("defaults", "hydra"):
-            self._tree.pop(name, None)
+        self._tree.pop("defaults", None)
         if program != "eval":
             self._tree["opponent_engine"]["rollout"] = self._tree["actor_rollout_ref"]["rollout"]
             unlisted = OmegaConf.from_dotlist([f"{setting}=null" for setting in TABLES["unlisted"]])
@@ -80,8 +78,7 @@ class Names:
         ConfigError names the nearest setting that exists, with the key as the user wrote it in ``overrides`` or in a
         file of those that Hydra's own node names.
         """
-        values = OmegaConf.to_container(config, resolve=False)
-        assert isinstance(values, dict)
+        values: Any = OmegaConf.to_container(config, resolve=False)
         if hydra_config is not None:
             values["hydra"] = OmegaConf.to_container(hydra_config, resolve=False)
         for override in overrides:
@@ -106,7 +103,11 @@ class Names:
         if self._is_other_programs(key):
             [other] = (name for program, name in _PROGRAMS.items() if key in GROUPS[program])
             return f"{override}: {key} is a config group of {other}, and not of {_PROGRAMS[self._program]}"
+        if key in GROUPS[self._program]:
+            return f"{override}: its file must begin with `# @package _global_`, and have settings"
         near = self.nearest(key)
+        if near == key:
+            return f"{override}: must be in its section, each with a line of its own"
         if self._program == "spiral_trainer" and (meant := TABLES["meant"].get(key) or TABLES["meant"].get(_last(key))):
             near = meant.format(override.partition("=")[2] or "...")
         mend = f"did you mean `{near}`?" if near else "--cfg job prints all settings"
@@ -162,8 +163,7 @@ def _last(key: str) -> str:
 
 def _joined(key: str) -> list[str]:
     """How somebody may write the ends of a name: optim_lr, actor_optim_lr, ..."""
-    parts = key.split(".")
-    return ["_".join(parts[at:]) for at in range(len(parts))]
+    return ["_".join(key.split(".")[at:]) for at in range(key.count(".") + 1)]
 
 
 def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
@@ -203,8 +203,7 @@ def walk(values: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]
 
 def values(config: DictConfig, resolve: bool) -> dict[str, Any]:
     """Every setting by its name; without ``resolve`` as it is written: one that follows from another is a link."""
-    container = OmegaConf.to_container(config, resolve=resolve)
-    assert isinstance(container, dict)
+    container: Any = OmegaConf.to_container(config, resolve=resolve)
     return {name: value for name, value in walk(container) if not isinstance(value, Mapping)}
 
 
@@ -215,7 +214,6 @@ def of_presets(hydra_config: DictConfig) -> dict[str, str]:
     folders = [Path(source.path) for source in hydra_config.runtime.config_sources if source.schema == "file"]
     found: dict[str, str] = {}
     for group, option in hydra_config.runtime.choices.items():
-        files = [folder / group / f"{option}.yaml" for folder in folders]
-        if (file := next(filter(Path.is_file, files), None)) is not None:
+        for file in [*filter(Path.is_file, (folder / group / f"{option}.yaml" for folder in folders))][:1]:
             found |= {setting: str(file) for setting, _ in walk(read_yaml(file))}
     return found

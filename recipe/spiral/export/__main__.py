@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
-import argparse
+from ..processes import interrupts  # noqa: F401  # the first import: it ends at signals, and the next ones take seconds
+
+# isort: split
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..games.named import NAMED
-from ..processes.interrupts import interrupt_on_signals, interrupted_by
-from ..processes.terminal import fail, run_command, show_traceback, visible
+from ..processes.arguments import Arguments, own_game, run_program, within
+from ..processes.terminal import fail, show_traceback, visible
 from ..storage.checkpoints import BrokenCheckpoint
-from . import Different, ExportError, export
+from .exporting import Different, ExportError, export
 from .weights import DTYPES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Export; returns the exit status: 0, 1 (failed), 2 (refused) or 130 (interrupted)."""
-    options = _parser().parse_args(arguments)
-    interrupt_on_signals()
+    """Export; returns the exit status: 0, 1 (failed) or 2 (refused)."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    parser.refuse_idle(options, game="verify")
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
     logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)  # it warns those who go on training
     try:
         print(visible(export(**vars(options))), flush=True)
-    except (BrokenCheckpoint, ExportError) as error:
+    except (BrokenCheckpoint, ExportError, PermissionError) as error:
         return fail(error, status=2)
     except Different as error:
         return fail(error, status=1)
-    except KeyboardInterrupt as error:
-        return fail(f"interrupted by {interrupted_by(error)}; nothing was written", status=130)
     except Exception as error:
         show_traceback(error)
         return fail(f"{type(error).__name__}: {error}", status=1)
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Arguments:
+    parser = Arguments(
         prog="python -m recipe.spiral.export",
         description="Make a Hugging Face folder of a checkpoint, for transformers and vLLM. A checkpoint of LoRA "
         "becomes a PEFT adapter.",
     )
     parser.add_argument("checkpoint", type=Path, help="a folder global_step_N, or a run's: its latest complete one")
     parser.add_argument("target", type=Path, help="the folder to make")
-    parser.add_argument("--step", type=int, help="which step of the run's checkpoints")
+    parser.add_argument("--step", type=within(int, 0), help="which step of the run's checkpoints")
     parser.add_argument("--dtype", choices=DTYPES, help="type of the weights; otherwise the checkpoint's")
     parser.add_argument("--merge", action="store_true", help="LoRA: the whole model, with the adapter merged into it")
     parser.add_argument("--reference", action="store_true", help="the reference policy instead (ref_update_freq)")
@@ -53,9 +54,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--verify", action="store_true", help="load the result, compare every tensor, and let it answer one prompt"
     )
-    parser.add_argument("--game", metavar="module:Class", action="append", default=[], help=f"--verify: {NAMED}")
+    parser.add_argument(
+        "--game", type=own_game, metavar="module:Class", action="append", default=[], help=f"--verify: {NAMED}"
+    )
     return parser
 
 
 if __name__ == "__main__":
-    run_command(main)
+    run_program(main, "nothing was written")

@@ -119,6 +119,8 @@ def _ask_endpoints(config: Any) -> None:
 
 def _dry_run(jobs: Sequence[tuple[Any, Any]]) -> int:
     """Print what would be run, each job of a sweep with its own folder; returns the exit status."""
+    from omegaconf import read_write
+
     from ..checks import ConfigError, is_sweep
     from ..processes.terminal import fail
     from .planning.dry_run import dry_run
@@ -126,6 +128,10 @@ def _dry_run(jobs: Sequence[tuple[Any, Any]]) -> int:
 
     if is_sweep(jobs):
         try:
+            for config, hydra_config in jobs:  # composing has put Hydra's own folder aside
+                named = [o for o in hydra_config.overrides.hydra if o.startswith("hydra.sweep.dir=")]
+                with read_write(hydra_config):
+                    hydra_config.sweep.dir = named[-2].partition("=")[2] if len(named) > 1 else config.run_dir
             planned, *_ = plan(jobs)
         except ConfigError as error:
             return fail(error, status=2)

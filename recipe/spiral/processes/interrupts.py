@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 #: The signals that end a command.
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PROGRAMS = {"main_spiral", "main_eval", "verl-spiral"}
+PROGRAMS = {"main_spiral", "main_eval", "verl-spiral", "export"}
 INTERRUPTED = 130
 #: A file in a run's folder that asks the trainer to save a checkpoint after its step, and to end.
 STOP = "stop_requested"
@@ -37,8 +37,8 @@ def _is_program() -> bool:
     """Whether this process runs one of ours, and is no child of one, which has a main module of its own."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
-    name = spec.name.rpartition(".")[2] if spec else os.path.basename(getattr(main, "__file__", None) or "")
-    return name in PROGRAMS
+    name = spec.name if spec else os.path.basename(getattr(main, "__file__", None) or "")
+    return name.removesuffix(".__main__").rpartition(".")[2] in PROGRAMS
 
 
 def _end(number: int, frame: object) -> None:

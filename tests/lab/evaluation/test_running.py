@@ -21,6 +21,7 @@ from recipe.spiral.lab.evaluation.exploitability import nash_conv
 from recipe.spiral.lab.evaluation.matches import loop
 from recipe.spiral.lab.evaluation.matches.matchups import GameId
 from recipe.spiral.lab.evaluation.matches.store import FILE, OtherEvaluation, read_games
+from recipe.spiral.lab.evaluation.settings import Refused
 from recipe.spiral.lab.opponents.api.endpoint_client import Unpaid
 from recipe.spiral.lab.opponents.api.player import BudgetSpent
 from recipe.spiral.players.base import PlayerFailure, Position, Response
@@ -256,7 +257,10 @@ def test_longer_prompts_may_be_allowed_afterwards(tmp_path: Path) -> None:
 
 def test_a_length_that_nothing_uses_may_change_and_one_that_games_used_may_not(tmp_path: Path) -> None:
     """As in run_scripts/paper/evaluate.sh: benchmarks alone, before and after a run with its own lengths."""
+    pytest.importorskip("math_verify")
+    (tmp_path / "aime24.jsonl").write_text('{"id": 1, "problem": "Say [3].", "answer": "[3]"}\n')
     policies = [f"policies=[{model(tmp_path / 'mine')}]", "opponents=[random]"]
+    policies += ["benchmarks.names=[aime24]", f"benchmarks.path={tmp_path}"]
     alone = [*policies, "games=[]", "exploitability.games=[]", "optimality.games=[]"]
     for length in (9, 12):
         evaluation(tmp_path, Fakes(), *alone, f"data.max_response_length={length}").run()
@@ -369,6 +373,14 @@ def test_steps_of_two_runs_are_not_each_others_past(tmp_path: Path) -> None:
         ("engine.seconds=long", "engine.seconds='long': must be a valid number"),
         ("engine.gpu_memory_utilization=high", "engine.gpu_memory_utilization='high'"),
         ("rules.turn_cap=few", "rules.turn_cap=few"),
+        ("sampling.top_p=2", r"sampling\.top_p=2: must be less than or equal to 1"),
+        ("sampling.top_p=0", r"sampling\.top_p=0: must be greater than 0"),
+        ("sampling.top_k=-2", r"sampling\.top_k=-2: must be greater than or equal to -1"),
+        ("follow=inf", "follow=inf: must be a finite number"),
+        ("games_per_role=1000001", "games_per_role=1000001: must be less than or equal to 1000000"),
+        ("games=[]", "nothing is to be evaluated"),
+        ("match_ups=[]", "nothing is to be evaluated"),
+        ("cache_dir=/dev/null/cache", "cache_dir=/dev/null/cache: /dev/null is no folder"),
     ],
 )
 def test_bad_settings_are_refused(tmp_path: Path, override: str, told: str) -> None:
@@ -389,6 +401,23 @@ def test_a_template_that_the_models_own_does_not_go_with_is_refused(
     ):
         evaluation(tmp_path, Fakes(), *overrides)
     assert not (tmp_path / "evaluation").exists(), "the same folder takes the one that does"
+
+
+def test_a_runs_folder_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "evaluation"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("seed: 0\n")
+    with pytest.raises(ValueError, match=rf"^eval_dir={folder}: is a run's folder; give another"):
+        settings(tmp_path)
+
+
+def test_an_endpoint_where_nobody_is_is_refused_before_its_games(tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="needs the extra 'api'")
+    endpoint = '{kind: api, model: some, base_url: "http://127.0.0.1:9/v1", api_key_env: null}'
+    made = evaluation(tmp_path, Fakes(), "policies=[random]", f"opponents=[{endpoint}]")
+    with pytest.raises(Refused, match=r"^opponents: some: "):
+        made.run()
+    assert list(read_games(tmp_path / "evaluation")) == []
 
 
 def test_nothing_to_play_is_refused(tmp_path: Path) -> None:

@@ -119,8 +119,15 @@ def test_the_jobs_of_a_sweep_are_shown_one_by_one(tmp_path: Path, dry: Dry) -> N
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("  seed")] == ["  seed: 1", "  seed: 2"]
     folders = [line.split(";")[0] for line in done.stdout.splitlines() if line.startswith("dry run: ")]
-    assert [Path(folder).name for folder in folders] == ["seed=1", "seed=2"]
+    assert folders == ["dry run: outputs/spiral/default/seed=1", "dry run: outputs/spiral/default/seed=2"]
     assert os.listdir(tmp_path) == []
+
+
+def test_where_a_sweep_cannot_be_is_refused(tmp_path: Path, dry: Dry) -> None:
+    (tmp_path / "file").write_text("")
+    for setting in ("run_dir", "hydra.sweep.dir"):
+        done = dry("-m", "hardware=cpu", "seed=1,2", f"{setting}={tmp_path}/file")
+        assert done.returncode == 2 and f"{tmp_path}/file is no folder" in done.stderr
 
 
 def test_keys_are_not_shown(dry: Dry, monkeypatch: pytest.MonkeyPatch) -> None:

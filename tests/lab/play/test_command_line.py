@@ -34,7 +34,6 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     def run(*arguments: str, entries: str = "") -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(entries.encode()), encoding="utf-8"))
-        monkeypatch.setattr(command_line, "interrupt_on_signals", lambda: None)
         try:
             status = command_line.main([*arguments, "--save", str(tmp_path / "played")])
         except SystemExit as exit_:  # argparse's
@@ -114,11 +113,14 @@ def test_a_folder_that_cannot_be_written_is_said_before_the_game(play: Play, tmp
         (["TicTacToe", "tinny"], 2, "did you mean tiny?"),
         (["TicTacToe", "/no/such/folder"], 2, "there is no such folder"),
         (["LiarsDice", "perfect"], 2, "has no perfect player"),
-        (["TicTacToe", "random", "--games", "0"], 2, "--games 0: must be at least 1"),
-        (["TicTacToe", "tiny", "--temperature", "-1"], 2, "--temperature -1.0: must be from 0"),
+        (["TicTacToe", "random", "--games", "0"], 2, "--games: 0: must be a whole number from 1"),
+        (["TicTacToe", "tiny", "--temperature", "-1"], 2, "--temperature: -1: must be a number from 0"),
         (["TicTacToe", "tiny", "--template", "chatt"], 2, "unknown; known templates"),
         (["TicTacToe", "random"], 1, "the input has ended before the game; it is not saved"),
-        (["TicTacToe", "random", "--web", "--port", "99999"], 2, "cannot listen there"),
+        (["TicTacToe", "random", "--web", "--port", "99999"], 2, "--port: 99999: must be a whole number from 0"),
+        (["TicTacToe", "random", "--port", "8000"], 2, "--port: is only for --web"),
+        (["TicTacToe", "random", "--temperature", "1"], 2, "are for models; random has no weights"),
+        (["TicTacToe", "tiny", "--base", "model"], 2, "--base model: is for LoRA adapters"),
         (["TicTacToe", "random", "--web", "--host", "203.0.113.7"], 2, "cannot listen there"),
     ],
 )

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -123,5 +124,6 @@ def test_the_command_prints_the_address_and_the_tunnel_and_ends_by_ctrl_c(run: P
 
 
 def test_a_port_that_is_taken_is_one_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(run), "--serve", "--port", "99999"]) == 2
-    assert "--port 99999: cannot listen there" in capsys.readouterr().err
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        assert main([str(run), "--serve", "--port", port := str(other.getsockname()[1])]) == 2
+    assert f"--port {port}: cannot listen there" in capsys.readouterr().err

@@ -5,7 +5,6 @@ The exit status is 0 if there are no problems, 1 if there are problems, 2 if the
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ...games.named import NAMED
+from ...processes.arguments import Arguments, new_file, own_game, run_program
 from ...processes.garbage import collect_less
-from ...processes.terminal import fail, run_command, visible
-from ...storage.disk import unwritable
+from ...processes.terminal import fail, visible
 from .auditor import Auditor, first_few
 from .recompute import NothingToAudit, Settings
 
@@ -26,16 +25,14 @@ _QUANTITIES = ("reward", "baseline", "advantage")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m recipe.spiral.audit", description=__doc__)
+    parser = Arguments(prog="python -m recipe.spiral.audit", description=__doc__)
     parser.add_argument("run_dir", type=Path, help="a run's folder, with games/ and config.yaml in it")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="write all results to this file")
     parser.add_argument(
         "--no-replay", action="store_true", help="take what games answered as recorded, in half of the time"
     )
-    parser.add_argument("--game", metavar="module:Class", action="append", default=[], help=NAMED)
+    parser.add_argument("--game", type=own_game, metavar="module:Class", action="append", default=[], help=NAMED)
     options = parser.parse_args(arguments)
-    if options.json is not None and (why := unwritable(options.json.parent)):
-        return fail(f"--json {options.json}: {why}", status=2)
     try:
         auditor = Auditor(Settings(options.run_dir, replays=not options.no_replay, named=options.game))
         auditor.run(options.run_dir)
@@ -138,4 +135,4 @@ def report(auditor: Auditor) -> str:
 
 if __name__ == "__main__":
     collect_less()
-    run_command(main)
+    run_program(main)

@@ -56,7 +56,8 @@ class Settings:
         try:
             self._read(load_config(file))
         except (OSError, YAMLError, OmegaConfBaseException, ValueError, TypeError, AttributeError, KeyError) as error:
-            raise NothingToAudit(f"{file}: {' '.join(str(error).split())}") from error
+            said = " ".join(str(error).split()).removeprefix(f"{file}: ")
+            raise NothingToAudit(f"{file}: {said}") from error
 
     def _read(self, config: Any) -> None:
         algorithm, data, rae = config.algorithm, config.data, config.algorithm.rae

@@ -1,6 +1,6 @@
 """The command ``python -m recipe.spiral.audit``."""
 
-from runpy import run_module
+from recipe.spiral.lab.own_command import run_part
 
 if __name__ == "__main__":
-    run_module("recipe.spiral.lab.audit", run_name="__main__")
+    run_part("audit")

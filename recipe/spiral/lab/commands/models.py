@@ -1,6 +1,6 @@
 """The command ``python -m recipe.spiral.models``."""
 
-from runpy import run_module
+from recipe.spiral.lab.own_command import run_part
 
 if __name__ == "__main__":
-    run_module("recipe.spiral.lab.models", run_name="__main__")
+    run_part("models")

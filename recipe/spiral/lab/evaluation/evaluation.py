@@ -15,6 +15,9 @@ from tqdm import tqdm
 
 from ...rollouts.end_tokens import end_tokens
 from ..graders.question import Question
+from ..opponents.api.endpoint_settings import ApiSettings
+from ..opponents.api.first_question import ask_once
+from ..opponents.budgets import API
 from .benchmarks import asking
 from .benchmarks.asking import Answers
 from .benchmarks.table import table
@@ -34,7 +37,7 @@ from .policies.evaluation_engine import Engines, Models, Start, VLLMEngine, at_o
 from .policies.policy_entries import check_names, parse
 from .policies.scored import Responses, Scorer, free_memory, load, of_model
 from .ratings.summary import summarise
-from .settings import ExactMetric, Settings
+from .settings import ExactMetric, Refused, Settings
 
 Show = Callable[[str], None]
 #: A piece of work, done when its models are loaded; the bar counts games.
@@ -107,6 +110,7 @@ class Evaluation:
         """Do what is left to be done, write the results, and return their text.
 
         Raises:
+            Refused: an endpoint would not answer.
             InUse, OtherEvaluation, DamagedDatabase: see ``EvaluationStore``.
             EngineFailure: an engine does not start, or does not answer.
             Exception: whatever else a player raises. What was played by then is stored.
@@ -118,12 +122,26 @@ class Evaluation:
             for line in self.left_out:
                 self.show(line)
             work = self._work()
+            self._ask_endpoints()
             self._engines = Engines(self._start, self.everybody, at_once(work), self.show)
             self._tables_by_scores(self._seating)
             asyncio.run(self._with_engines(self._engines, work, self._seating))
             text = self._report()
         log_results(settings.eval_dir, self.weighted, settings.logger, self.show)
         return text
+
+    def _ask_endpoints(self) -> None:
+        """Raises Refused: an endpoint would not answer the games that are missing."""
+        playing = {name for planned in self._store.missing(self.schedule.plan) for name in planned.players}
+        endpoints = {
+            policy.name: ApiSettings.from_mapping(policy.settings)
+            for policy in self.everybody
+            if policy.kind == API and policy.name in playing
+        }
+        try:
+            ask_once(endpoints, self.show)
+        except (ValueError, ImportError) as error:
+            raise Refused(str(error)) from error
 
     # -- policy tables -------------------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from ...games import resolve
 
 Count = Annotated[int, Field(strict=True, ge=1)]
-#: A number that is no bool and no text.
-Number = Annotated[float, Field(strict=True)]
+#: A number that is no bool and no text, and finite.
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 #: What vLLM takes; 0 stands for the most likely tokens.
 Temperature = Annotated[Number, Field(ge=0, le=2)]
 #: A game's id; an alias becomes one.

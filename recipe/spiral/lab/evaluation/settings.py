@@ -15,15 +15,19 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from ...match import Rules
 from ...players.prompts import check_style, general_template, get_template
+from ...storage.checkpoints import config_file
 from ...storage.disk import unwritable
 from .benchmarks.catalog import PAPER_AVERAGES, BenchmarkName
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES, game_tree
 from .matches.matchups import Randomness
+from .matches.store import FILE
 from .parsing import Count, GameName, Listed, Number, Section, Temperature, checked, parse
 from .policies.evaluation_engine import EngineSettings
 
 #: The most answers of one policy in one game that ``by=samples`` may ask for.
 MOST_ANSWERS = 200_000
+#: Of a match-up in each role: all planned games are in memory.
+MOST_GAMES = 1_000_000
 
 
 class Refused(ValueError):
@@ -39,7 +43,6 @@ def _only(known: Iterable[str]) -> AfterValidator:
 
 
 Folder = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
-AtLeastZero = Annotated[Number, Field(ge=0)]
 
 
 class Prompt(Section):
@@ -55,9 +58,9 @@ class Data(Section):
 
 class Sampling(Section):
     temperature: Temperature = 1.0
-    top_p: AtLeastZero = 1.0
-    top_k: Annotated[int, Field(strict=True)] = -1
-    min_p: AtLeastZero | None = None
+    top_p: Annotated[Number, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Field(strict=True, ge=-1)] = -1
+    min_p: Annotated[Number, Field(ge=0, le=1)] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """vLLM's settings."""
@@ -107,7 +110,7 @@ class Settings(Section):
     opponents: Any
     match_ups: Listed[Literal["cross", "round_robin", "own_past"]]
     games: Listed[GameName]
-    games_per_role: Count
+    games_per_role: Annotated[Count, Field(le=MOST_GAMES)]
     lag: Count
     follow: Annotated[Number, Field(gt=0)] | None
     anchor: str | None
@@ -136,8 +139,16 @@ class Settings(Section):
         return settings
 
     def _check_together(self) -> None:
-        if why := unwritable(self.eval_dir):
-            raise ValueError(f"eval_dir={self.eval_dir}: {why}; give another folder")
+        for name, folder in (("eval_dir", self.eval_dir), ("cache_dir", self.cache_dir)):
+            if folder is not None and (why := unwritable(folder)):
+                raise ValueError(f"{name}={folder}: {why}; give another folder")
+        if config_file(self.eval_dir).is_file() and not (self.eval_dir / FILE).exists():
+            raise ValueError(f"eval_dir={self.eval_dir}: is a run's folder; give another, such as {self.eval_dir}-eval")
+        if not (self._answers_games or self.benchmarks.names):
+            raise ValueError(
+                "games, match_ups: nothing is to be evaluated; name both, games of exploitability or optimality, or "
+                "benchmarks.names"
+            )
         cut = self.sampling.top_p != 1 or self.sampling.top_k > 0 or self.sampling.min_p
         for name, metric in (("exploitability", self.exploitability), ("optimality", self.optimality)):
             for game in metric.games if metric.by == "samples" else ():
@@ -185,17 +196,21 @@ class Settings(Section):
             longest = max(longest, self.benchmarks.max_prompt_length + self.benchmarks.max_response_length)
         return longest
 
+    @property
+    def _answers_games(self) -> bool:
+        """Whether anybody plays, or is measured at a game."""
+        return bool((self.games and self.match_ups) or self.exploitability.games or self.optimality.games)
+
     def for_manifest(self) -> dict[str, Any]:
         """What decides how games go, besides policies and seed.
 
         Not the longest prompt: the prompts of the games that were played did fit. Nor the longest response where
         nobody plays or is measured: benchmarks have one of their own.
         """
-        used = (self.games and self.match_ups) or self.exploitability.games or self.optimality.games
         return {
             "rules": asdict(self.rules),
             "sampling": self.sampling.to_dict(),
-            "max_response_length": self.max_response_length if used else None,
+            "max_response_length": self.max_response_length if self._answers_games else None,
             "apply_chat_template_kwargs": self.data.apply_chat_template_kwargs,
             "dtype": self.engine.dtype,
         }

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...processes.terminal import run_command
+from ...processes.arguments import Arguments, run_program, within
+from ...processes.terminal import fail
 from ...storage.disk import unwritable
 from . import MADE_FOR, smollm2, tiny
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line's. Its options are the arguments of ``ensure``; torch is imported only to make a model."""
-    whole = argparse.ArgumentParser(prog="python -m recipe.spiral.models", description=__doc__)
+    whole = Arguments(prog="python -m recipe.spiral.models", description=__doc__)
     models = whole.add_subparsers(dest="model", required=True)
-    common = argparse.ArgumentParser(add_help=False)
+    common = Arguments(add_help=False)
     common.add_argument("--output", type=Path, metavar="DIR", help="copy the model there; it must not exist yet")
     common.add_argument("--cache", type=Path, metavar="DIR", help="where models are kept, instead of $SPIRAL_CACHE")
     common.add_argument("--force", action="store_true", help="make it anew, even if it is shipped or in the cache")
@@ -33,8 +33,10 @@ def parser() -> argparse.ArgumentParser:
     small.add_argument("--games", nargs="+", metavar="GAME", help=f"what it will play (default: {games})")
     small.add_argument("--template", default="chat", help="the prompts', as in prompt.template (default: chat)")
     small.add_argument("--seed", type=int, default=0, help="another seed is another model (default: 0)")
-    small.add_argument("--hidden-size", type=int, default=128, help="width, a multiple of 32 (default: 128)")
-    small.add_argument("--layers", type=int, default=4, help="transformer layers (default: 4)")
+    small.add_argument(
+        "--hidden-size", type=within(int, 32, 4096), default=128, help="width, a multiple of 32 (default: 128)"
+    )
+    small.add_argument("--layers", type=within(int, 1, 100), default=4, help="transformer layers (default: 4)")
     small.add_argument("--lines", action="store_true", help="ask it about TicTacToe's lines as well")
     small.add_argument("--accept", action="store_true", help="take it even if it does not meet the criteria")
     small.add_argument("--quiet", dest="progress", action="store_false", help="no progress bar")
@@ -49,20 +51,22 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make a model and print its folder; returns the exit status."""
+    """Make a model and print its folder; returns the exit status: 0, 1 (failed) or 2 (refused)."""
     options = vars(parser().parse_args(arguments))
     model, output = options.pop("model"), options.pop("output")
     if output is not None and (why := "exists already" if output.exists() else unwritable(output)):
-        print(f"--output {output}: {why}; name a new folder", file=sys.stderr)
-        return 2
+        return fail(f"--output {output}: {why}; name a new folder", status=2)
     try:
         folder = (tiny if model == "tiny" else smollm2).ensure(**options)
-    except (ValueError, RuntimeError, ImportError, OSError) as error:
-        print(f"{model}: {error}", file=sys.stderr)
-        return 1
+    except (ValueError, ImportError) as error:
+        return fail(f"{model}: {error}", status=2)
+    except OSError as error:
+        return fail(f"{model}: {error}; another --cache is another place to make it", status=2)
+    except RuntimeError as error:
+        return fail(f"{model}: {error}", status=1)
     print(folder if output is None else shutil.copytree(folder, output))
     return 0
 
 
 if __name__ == "__main__":
-    run_command(main)
+    run_program(main)

@@ -120,7 +120,7 @@ def materialise(source: Path, target: Path) -> None:
     """
     source = source.expanduser().absolute()
     if form_of(source) == "checkpoint":
-        from ...export import export  # imports torch
+        from ...export.exporting import export  # imports torch
 
         export(source, target)
     else:

@@ -12,9 +12,10 @@ from pathlib import Path
 from ...games import GameFailure, known_games, resolve
 from ...players.base import PlayerFailure, PlayerMisconfigured, PromptTooLong
 from ...players.prompts import STYLES
+from ...processes.arguments import Arguments, run_program, within
 from ...processes.engine_failure import EngineFailure
-from ...processes.interrupts import interrupt_on_signals, interrupted_by
-from ...processes.terminal import fail, run_command, show_traceback
+from ...processes.interrupts import interrupted_by
+from ...processes.terminal import fail, show_traceback
 from ...storage.disk import unwritable
 from ..models import EMBEDDED
 from .playing import Left
@@ -28,8 +29,9 @@ FOLDER = Path("outputs/spiral/played")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play; returns the exit status: 0, 1 (the game or the model failed), 2 (refused) or 130 (interrupted)."""
-    options = _parser().parse_args(arguments)
-    interrupt_on_signals()
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    parser.refuse_idle(options, host="web", port="web")
     try:
         return _run(options)
     except KeyboardInterrupt as error:
@@ -69,12 +71,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _session(options: argparse.Namespace) -> Session:
     game = resolve(options.game)
-    if options.games < 1:
-        raise ValueError(f"--games {options.games}: must be at least 1")
-    if options.temperature is not None and not 0 <= options.temperature <= 10:
-        raise ValueError(f"--temperature {options.temperature}: must be from 0 to 10")
-    if options.response_length is not None and options.response_length < 1:
-        raise ValueError(f"--response-length {options.response_length}: must be at least 1")
     asked = (options.template, options.style, options.temperature, options.response_length, options.base)
     wish = Wish(options.save / "weights", *asked, options.engine)
     seed = secrets.randbits(32) if options.seed is None else options.seed
@@ -104,8 +100,8 @@ async def _in_terminal(session: Session, role: int | None, games: int) -> None:
         session.responses = terminal.responses
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Arguments:
+    parser = Arguments(
         prog="python -m recipe.spiral.play",
         description="Play a game against a model, in the terminal or in a browser. What you type wrongly is explained "
         "and asked again. The finished game is saved as a record, and python -m recipe.spiral.report replays it.",
@@ -120,7 +116,12 @@ def _parser() -> argparse.ArgumentParser:
         "run's latest checkpoint, RUN_DIR@STEP for another; a hub's id. Without it: tiny in its games, else random",
     )
     parser.add_argument("--role", type=int, choices=(0, 1), help="which player you are; otherwise 0, then by turns")
-    parser.add_argument("--games", type=int, default=1, help="the number of games in the terminal, one after the other")
+    parser.add_argument(
+        "--games",
+        type=within(int, 1, 1_000_000),
+        default=1,
+        help="the number of games in the terminal, one after the other",
+    )
     parser.add_argument("--seed", type=int, help="decides cards, dice and what the opponent draws; otherwise a new one")
     parser.add_argument(
         "--hide-responses",
@@ -131,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--host", default="127.0.0.1", help="--web: the address to listen on; otherwise this machine's own"
     )
-    parser.add_argument("--port", type=int, default=0, help="--web: the port; otherwise a free one")
+    parser.add_argument("--port", type=within(int, 0, 65_535), default=0, help="--web: the port; otherwise a free one")
     parser.add_argument(
         "--save", type=Path, default=FOLDER, metavar="FOLDER", help=f"for the games; otherwise {FOLDER}"
     )
@@ -139,9 +140,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--template", help="of the model's prompts; otherwise its run's or config group's, or chat")
     parser.add_argument("--style", choices=STYLES, help="of the model's prompts; otherwise its run's, or state")
     parser.add_argument(
-        "--temperature", type=float, help="of the model's sampling; otherwise its run's, or 1; 0: no randomness"
+        "--temperature",
+        type=within(float, 0, 10),
+        help="of the model's sampling; otherwise its run's, or 1; 0: no randomness",
     )
-    parser.add_argument("--response-length", type=int, help="the model's longest response, in tokens")
+    parser.add_argument(
+        "--response-length", type=within(int, 1, 1_000_000), help="the model's longest response, in tokens"
+    )
     parser.add_argument("--base", help="the model that a LoRA adapter belongs to, if its config does not say it")
     parser.add_argument(
         "--engine",
@@ -153,4 +158,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    run_command(main)
+    run_program(main)

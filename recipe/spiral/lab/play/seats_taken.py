@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -87,6 +87,9 @@ def find(game: str, model: str | None, wish: Wish) -> Opponent:
     if model is None:
         model = "tiny" if game in MADE_FOR["tiny"] else "random"
     if model in FIXED:
+        if wish != Wish(wish.cache):
+            options = ", ".join(f"--{field.name.replace('_', '-')}" for field in fields(Wish)[1:])
+            raise ValueError(f"{options}: are for models; {model} has no weights")
         check(model, None, [game])
         player = make_player(model)
         return Opponent(player.name, lambda progress: player)
@@ -113,6 +116,8 @@ def _split(model: str) -> tuple[Path, int | None]:
 def _entry(model: str, wish: Wish) -> Any:
     """What an evaluation's list of policies has for such an opponent."""
     if model in EMBEDDED:
+        if wish.base:
+            raise ValueError(f"--base {wish.base}: is for LoRA adapters; {model} is a whole model")
         return model
     path, step = _split(model)
     entry: dict[str, Any] = {"path": str(path), **({"base": wish.base} if wish.base else {})}

@@ -7,10 +7,10 @@ what it did; gaps are waiting. The run goes on as it was.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...processes.arguments import Arguments, new_file, run_program, within
 from ...processes.terminal import fail
 from ...storage.disk import unwritable
 from .tracing import RATE, CannotTrace, trace_step
@@ -20,18 +20,23 @@ SHOWN = 0.02
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status: 0, 2 if the run cannot be traced, 130 after Ctrl-C."""
-    parser = argparse.ArgumentParser(
+    """The command; returns its exit status: 0, or 2 if the run cannot be traced."""
+    parser = Arguments(
         prog="python -m recipe.spiral.profile",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run_dir", type=Path, help="the folder of a run that is under way")
-    parser.add_argument("--step", type=int, help="which step; otherwise the next whole one")
+    parser.add_argument("--step", type=within(int, 1), help="which step; otherwise the next whole one")
     parser.add_argument(
-        "--rate", type=int, default=RATE, help=f"samples per second ({RATE}); more slow a small machine down"
+        "--rate",
+        type=within(int, 1, 1_000),
+        default=RATE,
+        help=f"samples per second ({RATE}); more slow a small machine down",
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the trace; otherwise trace.json in the run's folder")
+    parser.add_argument(
+        "--out", type=new_file, metavar="FILE", help="the trace; otherwise trace.json in the run's folder"
+    )
     options = parser.parse_args(arguments)
     try:
         file = options.out or options.run_dir / "trace.json"
@@ -40,8 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         traced = trace_step(options.run_dir, file, options.step, options.rate)
     except (CannotTrace, OSError) as error:
         return fail(error, 2)
-    except KeyboardInterrupt:
-        return 130
     print(f"step {traced.step} took {traced.seconds:.1f} s; CPU seconds of its processes:")
     for name, seconds in traced.cpu:
         if seconds >= SHOWN:
@@ -51,4 +54,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

@@ -14,32 +14,34 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...games.named import NAMED
+from ...processes.arguments import Arguments, own_game, run_program, within
 from ...processes.launch import is_in_use
 from ...processes.run_log import duration
-from ...processes.terminal import fail, note, run_command
+from ...processes.terminal import fail, note
 from ...storage.disk import InUse, unwritable
 from ..database import DamagedDatabase
 from ..local_server import CannotListen, LocalServer
 from .bundle import NoCharts
 from .comparison import Comparison, runs_of
+from .evaluation import with_results
 from .evaluation_games import is_evaluation
 from .run_report import REPORT, NoRun, RunReport
 from .serving import serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status: 0, 2 if there is nothing to show or it cannot be, 130 after Ctrl-C."""
-    options = _parser().parse_args(arguments)
+    """The command; returns its exit status: 0, or 2 if there is nothing to show or it cannot be."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    parser.refuse_idle(options, port="serve", every="watch")
     try:
         return _run(options)
     except (NoRun, NoCharts, CannotListen, ImportError, OSError, DamagedDatabase, InUse) as error:
         return fail(error, 2)
-    except KeyboardInterrupt:
-        return 130
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Arguments:
+    parser = Arguments(
         prog="python -m recipe.spiral.report",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -49,9 +51,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the pages go; otherwise report/ in the run's")
     parser.add_argument("--watch", action="store_true", help="renew the pages until the run ends")
-    parser.add_argument("--every", type=float, default=10.0, metavar="SECONDS", help="between two looks (10)")
+    parser.add_argument(
+        "--every", type=within(float, 0.2, 86_400), default=10.0, metavar="SECONDS", help="between two looks (10)"
+    )
     parser.add_argument("--serve", action="store_true", help="show the pages at an address of this machine")
-    parser.add_argument("--port", type=int, default=0, help="--serve: the port; otherwise a free one")
+    parser.add_argument(
+        "--port", type=within(int, 0, 65_535), default=0, help="--serve: the port; otherwise a free one"
+    )
     parser.add_argument("--compare", action="store_true", help="several runs on one page")
     parser.add_argument(
         "--evaluation",
@@ -61,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="an evaluation's folder to show as well; those of this run that are found are shown in any case",
     )
-    parser.add_argument("--game", metavar="module:Class", action="append", default=[], help=NAMED)
+    parser.add_argument("--game", type=own_game, metavar="module:Class", action="append", default=[], help=NAMED)
     return parser
 
 
@@ -77,6 +83,9 @@ def _run(options: argparse.Namespace) -> int:
         raise NoRun(f"{out}: is a link, which may lead anywhere; say by --out where the pages go")
     if why := unwritable(out):
         raise NoRun(f"--out {out}: {why}")
+    for place in options.evaluation:
+        if not is_evaluation(place) and not with_results([place]):
+            raise NoRun(f"--evaluation {place}: no evaluation is here")
     server = LocalServer("--serve", "127.0.0.1", options.port) if options.serve else None
     page: Comparison | RunReport
     page = Comparison(options.run_dir, out) if several else RunReport(first, out, options.evaluation, options.game)
@@ -86,7 +95,7 @@ def _run(options: argparse.Namespace) -> int:
         note(line)
     print(f"{(out / 'index.html').absolute()} ({duration(time.monotonic() - begun)})", flush=True)
     if options.watch:
-        watching = [*options.run_dir, *runs], max(0.2, options.every)
+        watching = [*options.run_dir, *runs], options.every
         if server is None:
             _watch(page, *watching)
         else:
@@ -131,4 +140,4 @@ def _progress(interval: float = 2.0) -> Callable[[int, int], None]:
 
 
 if __name__ == "__main__":
-    run_command(main)
+    run_program(main)

@@ -53,7 +53,15 @@ class Bundle:
         self.folder = folder
 
     def begin(self, pages: Mapping[str, tuple[str, tuple[str, ...]]] = OF_RUN) -> None:
-        """Copy the pages and what they share. Raises NoCharts: plotly is not installed."""
+        """Copy the pages and what they share.
+
+        Raises:
+            NoCharts: plotly is not installed.
+            FileExistsError: the folder has a page that no report has made.
+        """
+        index = self.folder / "index.html"
+        if index.is_file() and not index.is_symlink() and not (self.folder / ASSETS).is_dir():
+            raise FileExistsError(f"{index}: no report has made this; give another --out, or remove it")
         if find_spec("plotly") is None:
             raise NoCharts(f"the charts need plotly: {install('report')}")
         charts = importlib.resources.files("plotly") / "package_data" / "plotly.min.js"

@@ -193,7 +193,7 @@ def test_checkpoints_are_exported_once(tmp_path: Path, monkeypatch: pytest.Monke
         model(target)
         return ""
 
-    monkeypatch.setattr("recipe.spiral.export.export", export)
+    monkeypatch.setattr("recipe.spiral.export.exporting.export", export)
     first = weights.exported(checkpoint, tmp_path / "cache")
     assert weights.exported(checkpoint, tmp_path / "cache") == first and exported == [checkpoint]
     (first / "model.safetensors").write_bytes(b"cut short")

@@ -1,0 +1,87 @@
+"""What commands with options have in common: one that is wrong costs a line before any work, and so does a signal."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from ..games import resolve
+from ..storage.checkpoints import CONFIG
+from ..storage.disk import existing, unwritable
+from .interrupts import interrupt_on_signals, interrupted, interrupted_by
+from .terminal import fail, run_command
+
+Number = TypeVar("Number", int, float)
+
+
+class Arguments(argparse.ArgumentParser):
+    """argparse's, with an error in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(fail(f"{message}; --help shows all options", status=2))
+
+    def refuse_idle(self, options: argparse.Namespace, **needs: str) -> None:
+        """Refuse an option that was given without the one that it is for."""
+        for name, needed in needs.items():
+            if getattr(options, name) != self.get_default(name) and not getattr(options, needed):
+                self.error(f"--{name}: is only for --{needed}")
+
+
+def within(kind: type[Number], least: float, most: float = math.inf) -> Callable[[str], Number]:
+    """The type of an option: a number from ``least`` to ``most``, and never NaN or infinite."""
+
+    def read(text: str) -> Number:
+        with suppress(ValueError):
+            value = kind(text)
+            if math.isfinite(value) and least <= value <= most:
+                return value
+        what = "a whole number" if kind is int else "a number"
+        extent = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+        raise argparse.ArgumentTypeError(f"{text}: must be {what} {extent}")
+
+    return read
+
+
+def new_file(text: str) -> Path:
+    """The type of an option that names a file to write, after the work perhaps."""
+    file = Path(text)
+    if why := "is a folder" if file.is_dir() else unwritable(file.parent):
+        raise argparse.ArgumentTypeError(f"{text}: {why}; name another file")
+    if existing(file.parent) != file.parent.absolute():
+        raise argparse.ArgumentTypeError(f"{text}: there is no folder {file.parent}; make it, or name another file")
+    return file
+
+
+def run_folder(text: str) -> Path:
+    """The type of an argument that names a run's folder."""
+    if not (folder := Path(text)).joinpath(CONFIG).is_file():
+        raise argparse.ArgumentTypeError(f"{text}: no run is here: there is no {CONFIG}")
+    return folder
+
+
+def own_game(text: str) -> str:
+    """The type of ``--game``: a class that is there, and is a game."""
+    try:
+        return resolve(text)
+    except (ValueError, ImportError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def run_program(main: Callable[[], int | None], then: str = "") -> NoReturn:
+    """Run a command and end its process. A signal ends it with one line, which ``then`` ends."""
+    interrupt_on_signals()
+    run_command(partial(_until_interrupted, main, then))
+
+
+def _until_interrupted(main: Callable[[], int | None], then: str) -> int | None:
+    try:
+        return main()
+    except (Exception, KeyboardInterrupt) as error:  # an interrupted import may end in any error
+        if not isinstance(error, KeyboardInterrupt) and not interrupted():
+            raise
+        return fail(f"interrupted by {interrupted_by(error)}{then and '; '}{then}", status=130)

@@ -1,0 +1,105 @@
+"""What all commands with options have in common: a mistake, or a signal, is one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from argparse import ArgumentTypeError
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from recipe.spiral.processes.arguments import Arguments, new_file, own_game, within
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def refused(parser: Arguments, arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as end:
+        parser.refuse_idle(parser.parse_args(arguments), port="serve")
+    assert end.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    return line
+
+
+@pytest.fixture
+def parser() -> Arguments:
+    made = Arguments()
+    made.add_argument("--port", type=within(int, 0, 65_535), default=0)
+    made.add_argument("--serve", action="store_true")
+    return made
+
+
+def test_a_mistake_is_one_line(parser: Arguments, capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused(parser, ["--ports"], capsys).startswith("spiral: unrecognized arguments: --ports; --help shows")
+    assert refused(parser, ["--serve", "--port", "x"], capsys).startswith(
+        "spiral: argument --port: x: must be a whole number from 0 to 65535;"
+    )
+
+
+def test_an_option_without_the_one_that_it_is_for(parser: Arguments, capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused(parser, ["--port", "8000"], capsys).startswith("spiral: --port: is only for --serve;")
+    parser.refuse_idle(parser.parse_args([]), port="serve")
+    parser.refuse_idle(parser.parse_args(["--serve", "--port", "8000"]), port="serve")
+
+
+def test_numbers_have_ranges() -> None:
+    assert [within(int, 1, 3)(text) for text in "123"] == [1, 2, 3]
+    assert within(float, 0.5)("1e9") == 1e9
+    for kind, text in ((int, "0"), (int, "4"), (int, "1.5"), (int, ""), (float, "nan"), (float, "inf"), (float, "-1")):
+        with pytest.raises(ArgumentTypeError, match=rf"^{text}: must be a (whole )?number from 1 to 3$"):
+            within(kind, 1, 3)(text)
+    with pytest.raises(ArgumentTypeError, match=r"^0: must be a whole number of at least 1$"):
+        within(int, 1)("0")
+
+
+def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    assert new_file(f"{tmp_path}/new.json") == tmp_path / "new.json"
+    (tmp_path / "old.json").write_text("")
+    assert new_file(f"{tmp_path}/old.json") == tmp_path / "old.json"
+    for place, why in (("", "is a folder"), ("old.json/x", "old.json is no folder"), ("no/x", "there is no folder")):
+        with pytest.raises(ArgumentTypeError, match=why):
+            new_file(f"{tmp_path}/{place}")
+
+
+def test_a_game_of_ones_own_is_there_and_is_a_game() -> None:
+    assert own_game("recipe.spiral.games.nim:Nim") == "recipe.spiral.games.nim:Nim"
+    for place, why in (("no_module:Nim", "there is no module"), ("json:Nim", "json has no 'Nim'"), ("Nimm", "unknown")):
+        with pytest.raises(ArgumentTypeError, match=why):
+            own_game(place)
+
+
+@pytest.mark.parametrize("then", ["raise", "raise ImportError"], ids=["as it is", "an import fails by it"])
+def test_a_signal_is_one_line(then: str) -> None:
+    program = f"""
+import os, signal
+from recipe.spiral.processes.arguments import run_program
+
+def main():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except KeyboardInterrupt:
+        {then}
+
+run_program(main, "nothing was written")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "spiral: interrupted by SIGTERM; nothing was written\n")
+
+
+def test_another_error_is_not_taken_for_a_signal() -> None:
+    program = "from recipe.spiral.processes.arguments import run_program; run_program(lambda: 1 // 0)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["step.py", "{}"], ["update.py", "{}"], ["growth.py", "--json", "{}/no/x"]], ids=str
+)
+def test_a_benchmark_refuses_before_it_measures(tmp_path: Path, arguments: list[str]) -> None:
+    script, *rest = (argument.format(tmp_path) for argument in arguments)
+    command = [sys.executable, f"benchmarks/{script}", *rest]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    [line] = done.stderr.splitlines()
+    assert done.returncode == 2 and "there is no" in line
