@@ -172,6 +172,11 @@ def test_the_command_says_what_it_made_and_what_is_missing(
     assert "no run is here" in capsys.readouterr().err
     assert main([str(run), str(run)]) == 2
     assert "--compare" in capsys.readouterr().err
+    assert main([str(run), "--evaluation", str(tmp_path)]) == 2
+    assert f"--evaluation {tmp_path}: no evaluation is here" in capsys.readouterr().err
+    (tmp_path / "index.html").write_text("mine")
+    assert main([str(run), "--out", str(tmp_path)]) == 2
+    assert "no report has made this" in capsys.readouterr().err and (tmp_path / "index.html").read_text() == "mine"
 
 
 def test_watching_ends_when_nobody_trains(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
