@@ -325,7 +325,7 @@ def test_help_is_quick_and_output_must_be_new(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "recipe.spiral.models", "tiny", "--games", "Kuhn"], capture_output=True, text=True
     )
-    assert done.returncode == 1 and "Did you mean 'KuhnPoker'?" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and "Did you mean 'KuhnPoker'?" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_made_up_positions_answer_for_themselves() -> None:
