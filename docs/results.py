@@ -71,7 +71,7 @@ ROWS = (
     Row("tictactoe", "self-play", "TicTacToe", "lost to perfect", by_role(TICTACTOE + "perfect: loss")),
     Row(
         "tictactoe_long",
-        "random openings",
+        "self-play",
         "TicTacToe, quick loop",
         "lost to perfect",
         by_role(TICTACTOE + "perfect: loss"),
