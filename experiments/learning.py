@@ -105,10 +105,11 @@ def plan(config: Mapping[str, Any]) -> list[Run]:
     """
     seeds, steps, every = config["seeds"], config["steps"], config["every"]
     starts = config.get("warm_starts") or [None]
-    if len(set(starts)) < len(starts) or not all(start is None or type(start) is int for start in starts):
-        raise ValueError(f"warm_starts={starts}: must be different whole numbers")
-    if not seeds or len(set(seeds)) < len(seeds) or not all(type(seed) is int for seed in seeds):
-        raise ValueError(f"seeds={seeds}: must be different whole numbers, at least one")
+    for name, numbers in (("seeds", seeds), *([("warm_starts", starts)] if starts != [None] else [])):
+        if not (isinstance(numbers, list) and numbers and all(type(number) is int for number in numbers)):
+            raise ValueError(f"{name}={numbers}: must be a list of whole numbers, at least one")
+        if len(set(numbers)) < len(numbers):
+            raise ValueError(f"{name}={numbers}: has one twice")
     if config["loop"] not in LOOPS:
         raise ValueError(f"loop={config['loop']!r}: must be one of {', '.join(LOOPS)}")
     if not config["arms"]:

@@ -110,6 +110,7 @@ def test_every_seed_is_trained_from_every_warm_start(tmp_path: Path, monkeypatch
     [
         ({"warm_starts": [1, 1]}, "warm_starts="),
         ({"seeds": []}, "seeds="),
+        ({"seeds": 3}, "seeds=3: must be a list"),
         ({"seeds": [1, 1]}, "seeds="),
         ({"seeds": ["0"]}, "seeds="),
         ({"arms": {}}, "arms"),
