@@ -105,11 +105,9 @@ def plan(config: Mapping[str, Any]) -> list[Run]:
     """
     seeds, steps, every = config["seeds"], config["steps"], config["every"]
     starts = config.get("warm_starts") or [None]
-    for name, numbers in (("seeds", seeds), *([("warm_starts", starts)] if starts != [None] else [])):
-        if not (isinstance(numbers, list) and numbers and all(type(number) is int for number in numbers)):
-            raise ValueError(f"{name}={numbers}: must be a list of whole numbers, at least one")
-        if len(set(numbers)) < len(numbers):
-            raise ValueError(f"{name}={numbers}: has one twice")
+    _check_numbers("seeds", seeds)
+    if starts != [None]:
+        _check_numbers("warm_starts", starts)
     if config["loop"] not in LOOPS:
         raise ValueError(f"loop={config['loop']!r}: must be one of {', '.join(LOOPS)}")
     if not config["arms"]:
@@ -128,6 +126,13 @@ def plan(config: Mapping[str, Any]) -> list[Run]:
         for start in starts
         for arm in arguments
     ]
+
+
+def _check_numbers(name: str, numbers: Any) -> None:
+    if not (isinstance(numbers, list) and numbers and all(type(number) is int for number in numbers)):
+        raise ValueError(f"{name}={numbers}: must be a list of whole numbers, at least one")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"{name}={numbers}: has one twice")
 
 
 def _check_page(config: Mapping[str, Any]) -> None:

@@ -208,8 +208,8 @@ def _no_such_option(error: MissingConfigException) -> str:
     group, _, option = missing.rpartition("/")
     ours = {file.stem for file in (CONFIG / group.split("/")[0]).glob("*.yaml")}  # verl has a group model, too
     known = sorted(ours & {*(error.options or ours)}) or error.options or []
-    words = [word for word in sys.argv[1:] if word.lstrip("+").replace("=", "/", 1) == missing]
-    override = [*words, f"{group}={option}"][0]
+    words = (word for word in sys.argv[1:] if word.lstrip("+").replace("=", "/", 1) == missing)
+    override = next(words, f"{group}={option}")
     near = get_close_matches(option, known, n=1)
     mend = f"did you mean `{override.removesuffix(option)}{near[0]}`? " if near else ""
     if override.startswith("model="):

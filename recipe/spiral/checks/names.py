@@ -214,6 +214,7 @@ def of_presets(hydra_config: DictConfig) -> dict[str, str]:
     folders = [Path(source.path) for source in hydra_config.runtime.config_sources if source.schema == "file"]
     found: dict[str, str] = {}
     for group, option in hydra_config.runtime.choices.items():
-        for file in [*filter(Path.is_file, (folder / group / f"{option}.yaml" for folder in folders))][:1]:
+        files = [folder / group / f"{option}.yaml" for folder in folders]
+        if (file := next(filter(Path.is_file, files), None)) is not None:
             found |= {setting: str(file) for setting, _ in walk(read_yaml(file))}
     return found
