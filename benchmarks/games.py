@@ -24,7 +24,7 @@ from typing import Any
 from recipe.spiral.games import Game, GameFailure, UnknownGame, known_games, make
 from recipe.spiral.games.check import player_rng
 from recipe.spiral.players.prompts import extract_answer
-from recipe.spiral.processes.arguments import Arguments, within
+from recipe.spiral.processes.arguments import Arguments, own_game, within
 
 #: Turns per second that a game must reach.
 TARGETS = {"TicTacToe": 20_000, "KuhnPoker": 20_000, "KuhnPoker-3": 20_000, "KuhnPoker-5": 20_000}
@@ -186,7 +186,7 @@ def tokens(ids: Sequence[str], games: int = 30) -> int:
 def main() -> int:
     parser = Arguments(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=["speed", "fairness", "tokens"])
-    parser.add_argument("ids", nargs="*", help="games; none: ours")
+    parser.add_argument("ids", type=own_game, nargs="*", help="games; none: ours")
     parser.add_argument("--games", type=within(int, 1), default=10_000, help="number of games for the fairness table")
     arguments = parser.parse_args()
     ids = arguments.ids or known_games()

@@ -36,7 +36,7 @@ from recipe.spiral.opponents.matchmaking import Matchmaker
 from recipe.spiral.opponents.members import snapshot_name
 from recipe.spiral.opponents.pool import Pool
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.processes.arguments import Arguments, new_file, within
+from recipe.spiral.processes.arguments import Arguments, new_file, new_folder, within
 from recipe.spiral.storage.checkpoints import read_state
 from recipe.spiral.storage.record_folder import RecordFolder
 
@@ -74,7 +74,7 @@ LIMITS = {
 def main() -> int:
     parser = Arguments(description=__doc__.split("\n\n")[0])
     parser.add_argument("--games", type=within(int, 1), nargs="+", default=GAMES)
-    parser.add_argument("--folder", type=Path, help="where the runs are made; default: a temporary folder")
+    parser.add_argument("--folder", type=new_folder, help="where the runs are made; default: a temporary folder")
     parser.add_argument("--json", type=new_file, help="where the figures are written")
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="growth-"))

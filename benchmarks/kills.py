@@ -24,8 +24,9 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.processes import end_with_run
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.processes.arguments import Arguments, within
+from recipe.spiral.processes.arguments import Arguments, new_folder, within
 from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.storage import checkpoints
 from recipe.spiral.storage.record_folder import RecordFolder
@@ -61,8 +62,8 @@ def main() -> int:
     parser.add_argument("--mode", choices=MODES, default=SYNC)
     parser.add_argument("--kills", type=within(int, 0), default=10)
     parser.add_argument("--steps", type=within(int, 1), default=40)
-    parser.add_argument("--folder", type=Path, help="where the runs are kept; default: a temporary folder")
-    arguments, overrides = parser.parse_known_args()
+    parser.add_argument("--folder", type=new_folder, help="where the runs are kept; default: a temporary folder")
+    arguments, overrides = parser.parse_with_overrides()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="kills-"))
     overrides = [
         "seed=5",
@@ -80,8 +81,9 @@ def main() -> int:
     ok, start_up = True, 0.0
     if arguments.mode == SYNC:
         status, start_up = run(whole, overrides)
-        ok = status == 0
         print(f"uninterrupted: exit {status}, first step after {start_up:.0f} s", flush=True)
+        if status:
+            end_with_run(whole.with_suffix(".txt"))
     for number in range(1, arguments.kills + 1):
         kill = moment(last_step(killed), arguments.steps, arguments.kills - number, start_up)
         status, first_step = run(killed, overrides, kill)

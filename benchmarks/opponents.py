@@ -12,13 +12,18 @@ writing.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from statistics import median
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.processes import end_with_run  # noqa: E402
+from recipe.spiral.processes.arguments import Arguments, new_folder, within  # noqa: E402
 
 LIMIT = 1800.0
 LORA = (
@@ -29,11 +34,11 @@ LORA = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--steps", type=int, default=12, help="number of steps of each half")
-    parser.add_argument("--games", type=int, default=64, help="number of games of a step")
-    parser.add_argument("--folder", type=Path, help="where the runs are kept; default: a temporary folder")
-    arguments, overrides = parser.parse_known_args()
+    parser = Arguments(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--steps", type=within(int, 3), default=12, help="number of steps of each half")
+    parser.add_argument("--games", type=within(int, 1), default=64, help="number of games of a step")
+    parser.add_argument("--folder", type=new_folder, help="where the runs are kept; default: a temporary folder")
+    arguments, overrides = parser.parse_with_overrides()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="opponents-"))
     print(f"{'':14}{'step':>9}{'play':>9}{'update':>9}{'load':>9}{'snapshot':>10}{'tokens/s':>10}")
     for name, more in (("full weights", ()), ("LoRA", LORA)):
@@ -61,8 +66,11 @@ def train(run_dir: Path, steps: int, games: int, overrides: list[str]) -> list[d
         *overrides,
     ]
     run_dir.parent.mkdir(parents=True, exist_ok=True)
-    with run_dir.with_suffix(".txt").open("w") as out:
-        subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=LIMIT, check=True)
+    output = run_dir.with_suffix(".txt")
+    with output.open("w") as out:
+        status = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=LIMIT).returncode
+    if status:
+        end_with_run(output)
     (log,) = run_dir.glob("metrics-*.jsonl")
     return [json.loads(line)["data"] for line in log.read_text().splitlines()]
 

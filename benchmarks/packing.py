@@ -7,7 +7,6 @@ For each of the two a Ray and a TransferQueue of their own are started. The rows
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -18,6 +17,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+
+from recipe.spiral.processes.arguments import Arguments, new_file, within  # noqa: E402
 
 #: What verl's trainer reads, or writes, in one call.
 READ = {
@@ -91,12 +92,12 @@ def measure(storage: str, made: Any, repeats: int) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--rows", type=int, default=640, help="in a call: the turns of a step")
-    parser.add_argument("--tokens", type=int, default=4, help="of a response")
-    parser.add_argument("--prompt", type=int, default=90, help="tokens of a prompt")
-    parser.add_argument("--repeats", type=int, default=15, help="of each call; the median counts")
-    parser.add_argument("--json", type=Path, help="a file for the figures")
+    parser = Arguments(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--rows", type=within(int, 1), default=640, help="in a call: the turns of a step")
+    parser.add_argument("--tokens", type=within(int, 1), default=4, help="of a response")
+    parser.add_argument("--prompt", type=within(int, 1), default=90, help="tokens of a prompt")
+    parser.add_argument("--repeats", type=within(int, 1), default=15, help="of each call; the median counts")
+    parser.add_argument("--json", type=new_file, help="a file for the figures")
     arguments = parser.parse_args()
     from recipe.spiral.runtime import packed_storage as packed_rows
 

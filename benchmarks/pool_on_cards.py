@@ -55,7 +55,8 @@ def main() -> int:
         "--members", type=within(int, 1), nargs="+", default=[1, 2, 8], help="numbers of members of a step"
     )
     for name, (default, text) in OPTIONS.items():
-        parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{text} ({default})")
+        kind = within(int, 1) if isinstance(default, int) else within(float, 1e-9)
+        parser.add_argument(f"--{name}", type=kind, default=default, help=f"{text} ({default})")
     options = parser.parse_args()
     print("seconds of a step without its update\n")
     print("| games | members | their engines | play | with loading them anew | with their sleep and waking |")

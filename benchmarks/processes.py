@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -111,6 +112,12 @@ def by_name(processes: Iterable[Process], mark: str, since: str | None = None) -
         for name, group in found.items()
     }
     return dict(sorted(rows.items(), key=lambda row: -row[1][1]))
+
+
+def end_with_run(output: Path) -> NoReturn:
+    """End as a run did that failed; its last line, which says why, is in a file."""
+    lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+    sys.exit(f"the run failed: {lines[-1] if lines else 'it printed nothing'}")
 
 
 def command_line(pid: int) -> str:

@@ -40,7 +40,7 @@ from recipe.spiral.match import Rules, play  # noqa: E402
 from recipe.spiral.opponents.kinds import make_player  # noqa: E402
 from recipe.spiral.players.prompts import boxed  # noqa: E402
 from recipe.spiral.players.seeds import GameKey  # noqa: E402
-from recipe.spiral.processes.arguments import Arguments, new_file, within  # noqa: E402
+from recipe.spiral.processes.arguments import Arguments, new_file, own_game, within  # noqa: E402
 from recipe.spiral.processes.garbage import collect_less  # noqa: E402
 from recipe.spiral.rollouts.schedule import GameShare, training_row  # noqa: E402
 
@@ -181,7 +181,7 @@ def table(largest: int, file: Path | None) -> int:
 def main() -> int:
     parser = Arguments(description=__doc__.split("\n\n")[0])
     parser.add_argument("--games", type=within(int, 1), default=512, help="games at once")
-    parser.add_argument("--game", action="append", help="a game's id; several are mixed evenly")
+    parser.add_argument("--game", type=own_game, action="append", help="a game's id; several are mixed evenly")
     parser.add_argument(
         "--repeats", type=within(int, 1), default=5, help="how often they are played; the median counts"
     )

@@ -1,7 +1,7 @@
 """Measures rollout efficiency: the engine alone, over the time in which a run played the same games.
 
     python benchmarks/rollout_efficiency.py RUN_DIR [--steps 5] [--repeats 5] [--json FILE]
-    python benchmarks/rollout_efficiency.py --run [--answers 32] [--json FILE] [OVERRIDE ...]
+    python benchmarks/rollout_efficiency.py --run [OVERRIDE ...] [--answers 32] [--json FILE]
 
 The engine alone is vLLM in one process, with the settings of the run and nothing of verl's, Ray's or the recipe's: it
 gets the prompts of the run's records, answers with as many tokens, and gets a game's next prompt when the answer
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import long_answers  # noqa: E402
-from recipe.spiral.processes.arguments import Arguments, new_file, within  # noqa: E402
+from recipe.spiral.processes.arguments import Arguments, new_file, run_folder, within  # noqa: E402
 
 #: Of the tiny model with 128 games a step, on two cores.
 TARGET = 0.6
@@ -228,8 +228,8 @@ def show(figures: dict[str, Any]) -> None:
 
 def main() -> int:
     parser = Arguments(description=__doc__.split("\n\n")[0])
-    parser.add_argument("run_dir", nargs="?", type=Path, help="a run with records of training games")
-    parser.add_argument("--run", action="store_true", help="make a run first, with the overrides that follow")
+    parser.add_argument("run_dir", nargs="?", type=run_folder, help="a run with records of training games")
+    parser.add_argument("--run", nargs="*", metavar="OVERRIDE", help="make a run first, with these overrides")
     parser.add_argument("--steps", type=within(int, 1), default=5, help="the run's last steps; the median counts")
     parser.add_argument(
         "--repeats", type=within(int, 1), default=5, help="of each step, by the engine alone; the median counts"
@@ -238,24 +238,24 @@ def main() -> int:
         "--answers", type=within(int, 1), help="the run's answers have so many tokens in the mean, and end anywhere"
     )
     parser.add_argument("--json", type=new_file, help="a file for the figures")
-    arguments, overrides = parser.parse_known_args()
-    if arguments.run and arguments.run_dir is not None:  # it was the first override
-        overrides, arguments.run_dir = [str(arguments.run_dir), *overrides], None
-    if not arguments.run and (overrides or arguments.answers is not None):
-        parser.error("overrides and --answers are for --run")
-    if not arguments.run and arguments.run_dir is None:
+    arguments, overrides = parser.parse_args(), []
+    if (arguments.run_dir is None) == (arguments.run is None):
         parser.error("name a run's folder, or --run")
+    if arguments.run is None and arguments.answers is not None:
+        parser.error("--answers: is only for --run")
     with tempfile.TemporaryDirectory(prefix="efficiency-") as folder:
         run_dir = arguments.run_dir or Path(folder) / "run"
-        if arguments.run:
+        if arguments.run is not None:
             if arguments.answers is not None:
                 try:
                     long_answers.make(Path(folder) / "model", arguments.answers)
                 except ValueError as error:
                     parser.error(str(error))
-                overrides = [*long_answers.overrides(Path(folder) / "model", arguments.answers), *overrides]
-            command = [sys.executable, "-m", "recipe.spiral.main_spiral", f"run_dir={run_dir}", *RUN, *overrides]
-            subprocess.run(command, cwd=ROOT, check=True, timeout=1800)
+                overrides = long_answers.overrides(Path(folder) / "model", arguments.answers)
+            own = [f"run_dir={run_dir}", *RUN, *overrides, *arguments.run]
+            command = [sys.executable, "-m", "recipe.spiral.main_spiral", *own]
+            if status := subprocess.run(command, cwd=ROOT, timeout=1800).returncode:
+                return status
         figures = measure(run_dir, arguments.steps, arguments.repeats)
     show(figures)
     if arguments.json:

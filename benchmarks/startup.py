@@ -24,8 +24,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.processes import Watch, by_name  # noqa: E402
-from recipe.spiral.processes.arguments import Arguments, new_file, within  # noqa: E402
+from benchmarks.processes import Watch, by_name, end_with_run  # noqa: E402
+from recipe.spiral.processes.arguments import Arguments, new_file, new_folder, within  # noqa: E402
 from recipe.spiral.processes.launch import end_with_parent  # noqa: E402
 
 #: Seconds from the launch to the first step, on two idle cores with warm files.
@@ -117,7 +117,7 @@ def launch(overrides: list[str], kept: Path | None = None) -> dict[str, Any]:
                 process.terminate()
                 process.wait(60)
         if status:
-            raise RuntimeError(f"the run ended with status {status}: {output.read_text(errors='replace')[-2000:]}")
+            end_with_run(output)
     return {
         "seconds": watch.marks,
         "others": watch.others,
@@ -139,14 +139,10 @@ def main() -> int:
     parser = Arguments(description=__doc__.split("\n\n")[0])
     parser.add_argument("--repeats", type=within(int, 1), default=3, help="launches; the median counts")
     parser.add_argument("--cold", action="store_true", help="with nothing of the environment in the page cache")
-    parser.add_argument("--run-dir", type=Path, help="a run's folder to keep; otherwise a temporary one each time")
+    parser.add_argument("--run-dir", type=new_folder, help="a run's folder to keep; otherwise a temporary one")
     parser.add_argument("--no-imports", action="store_true", help="do not measure what importing takes by itself")
     parser.add_argument("--json", type=new_file, help="a file for the figures")
-    arguments, overrides = parser.parse_known_args()
-    imports = {
-        name: {side: import_seconds(modules) for side, modules in zip(("ours", "alone"), pair, strict=True) if modules}
-        for name, pair in (IMPORTS if not arguments.no_imports else {}).items()
-    }
+    arguments, overrides = parser.parse_with_overrides()
     runs = []
     for number in range(arguments.repeats):
         if arguments.cold:
@@ -158,6 +154,10 @@ def main() -> int:
             f"{seconds['its end']:.1f} s; other jobs took {others:.0%} of the cores",
             flush=True,
         )
+    imports = {
+        name: {side: import_seconds(modules) for side, modules in zip(("ours", "alone"), pair, strict=True) if modules}
+        for name, pair in (IMPORTS if not arguments.no_imports else {}).items()
+    }
     names = list(dict.fromkeys(name for run in runs for name in run["processes"]))
     print(f"\n{'process':<28}{'how many':>9}{'begins':>8}{'CPU s':>8}{'imports':>9}{'alone':>8}")
     for name in names:

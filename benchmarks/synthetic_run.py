@@ -28,7 +28,7 @@ from recipe.spiral.players.base import Position, Response
 from recipe.spiral.players.prompts import boxed
 from recipe.spiral.players.records import GameRecord, Tokens, to_line
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.processes.arguments import Arguments, within
+from recipe.spiral.processes.arguments import Arguments, new_folder, within
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.rollouts.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import CONFIG, name_latest, write_state
@@ -175,7 +175,7 @@ def make_run(run_dir: Path, games: int, games_per_step: int = 128, seed: int = 0
 
 if __name__ == "__main__":
     parser = Arguments(description=__doc__.split("\n\n")[0])
-    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("run_dir", type=new_folder)
     parser.add_argument("--games", type=within(int, 1), default=10_000)
     parser.add_argument("--games-per-step", type=within(int, 1), default=128)
     parser.add_argument("--seed", type=int, default=0)

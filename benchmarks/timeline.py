@@ -21,7 +21,7 @@ from benchmarks.processes import Watch
 from experiments.text import figure
 from recipe.spiral.lab.profile.tracing import CannotTrace, driver_of
 from recipe.spiral.lab.run_progress import steps_done
-from recipe.spiral.processes.arguments import Arguments, within
+from recipe.spiral.processes.arguments import Arguments, new_file, within
 from recipe.spiral.processes.terminal import fail
 
 #: Seconds between looks. The system counts CPU time in hundredths.
@@ -85,7 +85,7 @@ def main() -> int:
     parser = Arguments(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir", type=Path, help="the folder of a run that is under way")
     parser.add_argument("--steps", type=within(int, 1), default=2, help="how many steps (2)")
-    parser.add_argument("--out", type=Path, default=Path("step.png"), help="the picture (step.png)")
+    parser.add_argument("--out", type=new_file, default=Path("step.png"), help="the picture (step.png)")
     options = parser.parse_args()
     try:
         draw(*look(options.run_dir, options.steps), options.out)

@@ -8,7 +8,6 @@ trained.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from recipe.spiral.lab.models.tokenizer import prompt_texts
 from recipe.spiral.lab.models.tokenizer import train as train_tokenizer
 from recipe.spiral.players.prompts import boxed, general_template
 from recipe.spiral.players.seeds import derive_seed
+from recipe.spiral.processes.arguments import Arguments, new_folder
 
 TEMPLATE = "chat"
 #: Both numbers are below this.
@@ -115,8 +115,8 @@ def _padded(prompts: Sequence[list[int]], answers: Sequence[list[int]], pad: int
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m experiments.arithmetic", description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser = Arguments(prog="python -m experiments.arithmetic", description=__doc__)
+    parser.add_argument("folder", type=new_folder)
     make(parser.parse_args(arguments).folder)
 
 

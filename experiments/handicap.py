@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import hydra
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
-from experiments import pages
+from experiments.command import run_experiment
 from experiments.composed import compose_run
 from experiments.enumeration import COLUMNS, Lines, score_products, variances
 from experiments.handicapped_kuhn import GAMES
@@ -255,8 +253,13 @@ def run(config: Mapping[str, Any], overrides: Sequence[str]) -> Result:
         ValueError: a setting is wrong; the message names it.
     """
     check(config)
+    import torch
+    from transformers.utils import logging
+
     from recipe.spiral.lab.models import tiny
 
+    torch.set_num_threads(1)  # the model is so small that several threads only wait for each other
+    logging.disable_progress_bar()
     composed = compose_run(config["overrides"])
     models = {start: tiny.ensure(template=composed.prompt.template, seed=start) for start in config["warm_starts"]}
     preset = OmegaConf.to_container(composed, resolve=False)
@@ -362,24 +365,5 @@ def _plain(settings: dict[str, Any]) -> dict[str, Any]:
     return plain
 
 
-@hydra.main(config_path="config", config_name=NAME, version_base=None)
-def main(config: DictConfig) -> None:
-    """The entry."""
-    import torch
-    from hydra.core.hydra_config import HydraConfig
-    from transformers.utils import logging
-
-    torch.set_num_threads(1)  # the model is so small that several threads only wait for each other
-    logging.disable_progress_bar()
-    settings: Any = OmegaConf.to_container(config, resolve=True)
-    overrides = list(HydraConfig.get().overrides.task)
-    try:
-        files = pages.publish(run(settings, overrides), settings, overrides)
-    except (ValueError, RuntimeError, ImportError) as error:
-        sys.exit(f"{NAME}: {error}")
-    for file in files:
-        print(file)
-
-
 if __name__ == "__main__":
-    main()
+    run_experiment(NAME, run)

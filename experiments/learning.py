@@ -20,15 +20,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from experiments import pages, quick_runs
+from experiments import quick_runs
+from experiments.command import Failed, run_experiment
 from experiments.composed import compose_run, differences
 from experiments.learning_page import EXPERIMENTS, REFERENCE
 from experiments.regularised_equilibrium import measures_at_rest
 from experiments.result import (
-    BadResult,
     Curve,
     Result,
     add_commit,
@@ -55,10 +54,6 @@ OF_REFERENCE = "val-core/KuhnPoker/reference/nash_conv"
 #: What can train: the real trainer, or the quick loop.
 QUICK = "quick"
 LOOPS = ("verl", QUICK)
-
-
-class Failed(RuntimeError):
-    """A run or an evaluation failed; the message says which, and where its own message is."""
 
 
 @dataclass(frozen=True)
@@ -370,31 +365,20 @@ def _row(run: Run, curve: Curve, mean_over: int) -> dict[str, Any]:
     return {**start, **last.measures, **means, **curve.last}
 
 
-@hydra.main(config_path="config", config_name="learning", version_base=None)
-def main(config: DictConfig) -> None:
-    """The entry; ends with status 1 where a run or an evaluation failed, 2 for a bad config, 130 where interrupted."""
-    from hydra.core.hydra_config import HydraConfig
+def run(config: dict[str, Any], overrides: list[str]) -> Result:
+    """Train and measure what is not done yet, and put the result together.
 
-    settings: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    name, overrides = HydraConfig.get().job.config_name, list(HydraConfig.get().overrides.task)
-    quick = settings["loop"] == QUICK
-    try:
-        runs = plan(settings)
-        curves = train_with_quick_loop(runs, settings) if quick else train_with_verl(runs, settings)
-        command = command_line(MODULE, ["--config-name", name, *overrides])
-        folders = [run.quick_folder if quick else run.folder for run in runs]
-        result = gather(runs, curves, settings, command, commits_of(folders))
-        for file in pages.publish(result, settings, overrides):
-            print(file)
-    except (BadResult, Failed) as error:  # a BadResult is a ValueError, but no bad config
-        sys.exit(f"{MODULE}: {error}")
-    except ValueError as error:
-        print(f"{MODULE}: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print(f"{MODULE}: interrupted; the same command goes on where it was", file=sys.stderr)
-        sys.exit(130)
+    Raises:
+        ValueError: a setting is wrong; the message names it.
+        Failed: a run or an evaluation failed.
+    """
+    quick = config["loop"] == QUICK
+    runs = plan(config)
+    curves = train_with_quick_loop(runs, config) if quick else train_with_verl(runs, config)
+    command = command_line(MODULE, ["--config-name", str(config["name"]), *overrides])
+    folders = [run.quick_folder if quick else run.folder for run in runs]
+    return gather(runs, curves, config, command, commits_of(folders))
 
 
 if __name__ == "__main__":
-    main()
+    run_experiment("learning", run)

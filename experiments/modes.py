@@ -17,11 +17,10 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-import hydra
 import psutil
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from experiments import pages
+from experiments.command import Failed, run_experiment
 from experiments.result import ROOT, Result, command_line, current_commit, weights_digest
 from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.storage.metrics_file import METRICS, Logged, read_metrics
@@ -33,10 +32,6 @@ NOTES = "notes.json"
 NASH_CONV = "val-core/KuhnPoker/nash_conv"
 #: What the page shows of a mode: the mean over its steps.
 MEANS = ("perf/idle/engine", "perf/idle/policy", "perf/rollout/engine_share", "async/versions_in_a_game")
-
-
-class Failed(RuntimeError):
-    """A run failed; the message says where its own message is."""
 
 
 def run(config: Mapping[str, Any], overrides: Sequence[str]) -> Result:
@@ -167,20 +162,5 @@ def staleness(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {age: share for age, share in shares.items() if share} or {"0": 1.0}
 
 
-@hydra.main(config_path="config", config_name=NAME, version_base=None)
-def main(config: DictConfig) -> None:
-    """The entry."""
-    from hydra.core.hydra_config import HydraConfig
-
-    settings: Any = OmegaConf.to_container(config, resolve=True)
-    overrides = list(HydraConfig.get().overrides.task)
-    try:
-        files = pages.publish(run(settings, overrides), settings, overrides)
-    except (Failed, ValueError) as error:
-        sys.exit(f"{NAME}: {error}")
-    for file in files:
-        print(file)
-
-
 if __name__ == "__main__":
-    main()
+    run_experiment(NAME, run)

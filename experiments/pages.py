@@ -6,7 +6,6 @@ pages, so they can be made again at any time and come out the same.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from omegaconf import OmegaConf
 from experiments import handicap_page, learning_page, learning_plot, modes_page, variance_page
 from experiments.result import ROOT, BadResult, Result, weights_digest
 from experiments.text import PlotsMissing, bullets
+from recipe.spiral.processes.arguments import Arguments
 from recipe.spiral.storage.disk import write_whole
 
 FOLDER = Path("docs/experiments")
@@ -117,22 +117,25 @@ def index(results: Iterable[Result], whole: bool = True) -> str:
     return f"# Experiments\n\n{bullets(lines)}\n\n{_SHARED}"
 
 
-def publish(result: Result, settings: Mapping[str, Any], overrides: Sequence[str]) -> list[Path]:
-    """Write a result and its pages; returns the files.
-
-    A result with overrides goes to the working folder unless ``output`` is set, so that a trial does not replace the
-    project's result.
+def folder_of(settings: Mapping[str, Any], overrides: Sequence[str]) -> Path:
+    """Where a result goes. One with overrides goes to the working folder unless ``output`` is set, so that a trial does
+    not replace the project's result.
 
     Args:
-        result: the result.
         settings: the experiment's; ``work`` and ``output`` are read.
         overrides: those of the command line.
+    """
+    changed = any(override.partition("=")[0].strip("+") not in _WHERE for override in overrides)
+    return Path(settings["output"] or (Path(settings["work"]) / "docs" if changed else FOLDER))
+
+
+def publish(result: Result, settings: Mapping[str, Any], overrides: Sequence[str]) -> list[Path]:
+    """Write a result and its pages into ``folder_of`` the settings; returns the files.
 
     Raises:
         BadResult: another file of the folder is not valid; this result is written, the pages are not.
     """
-    changed = any(override.partition("=")[0].strip("+") not in _WHERE for override in overrides)
-    folder = Path(settings["output"] or (Path(settings["work"]) / "docs" if changed else FOLDER))
+    folder = folder_of(settings, overrides)
     file = result.write(folder)
     try:
         return [file, *regenerate(folder)]
@@ -191,7 +194,7 @@ def _not_run(names: Collection[str]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the pages again; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.pages", description=__doc__)
+    parser = Arguments(prog="python -m experiments.pages", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, metavar="FOLDER", help=f"default: {FOLDER}")
     parser.add_argument("--no-plots", action="store_true", help="leave the plots as they are")
     given = parser.parse_args(arguments)

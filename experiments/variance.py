@@ -20,11 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
-import hydra
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
 
-from experiments import pages
+from experiments.command import run_experiment
 from experiments.estimates import SCHEMES, Estimator, Scores, expected_ratio, ratios
 from experiments.result import Result, command_line, current_commit, weights_digest
 from recipe.spiral.games import resolve
@@ -256,20 +254,5 @@ def _shares(counts: Sequence[tuple[int, ...]]) -> list[float]:
     return [float(share) for share in sums / sums.sum()]
 
 
-@hydra.main(config_path="config", config_name="variance", version_base=None)
-def main(config: DictConfig) -> None:
-    """The entry."""
-    from hydra.core.hydra_config import HydraConfig
-
-    settings: Any = OmegaConf.to_container(config, resolve=True)
-    overrides = list(HydraConfig.get().overrides.task)
-    try:
-        files = pages.publish(run(settings, overrides), settings, overrides)
-    except (ValueError, ImportError) as error:
-        sys.exit(f"{NAME}: {error}")
-    for file in files:
-        print(file)
-
-
 if __name__ == "__main__":
-    main()
+    run_experiment(NAME, run)

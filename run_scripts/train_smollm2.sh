@@ -2,6 +2,7 @@
 # Trains SmolLM2-135M-Instruct, a real pretrained model, at one-round Kuhn poker: on a GPU where .venv is for one, or none
 # is made yet and there is a card; otherwise on a CPU. Further arguments are overrides.
 set -euo pipefail
+[[ ${1:-} == -h || ${1:-} == --help ]] && exec sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 kind=
 [[ -e .venv ]] || ! nvidia-smi -L &>/dev/null || kind=--gpu

@@ -2,11 +2,7 @@
 # SPIN's online DPO on sums of two digits with a tiny model, on a machine without a GPU: minutes. Makes .venv if needed, then
 # the questions and the model in outputs/arithmetic. Arguments: [OVERRIDE ...], for example seed=1 run_dir=outputs/spin_1
 set -euo pipefail
-
-if [[ ${1:-} == -h || ${1:-} == --help ]]; then
-    sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
-    exit 0
-fi
+[[ ${1:-} == -h || ${1:-} == --help ]] && exec sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"

@@ -38,6 +38,7 @@ LIMITED = [
     "train_smollm2.sh",
     "experiments/handicap.sh",
     "experiments/learn.sh",
+    "experiments/modes.sh",
     "experiments/variance.sh",
 ]
 
@@ -156,6 +157,15 @@ def test_what_a_script_needs_is_said(project: Path) -> None:
     assert run(project, "train.sh").returncode == run(project, "train.sh", "--dry-run").returncode == 2
     for script in ("train.sh", *(f"paper/{name}.sh" for name in PAPER)):
         assert "usage:" in run(project, script, "--help").stdout, script
+
+
+@pytest.mark.parametrize("script", sorted({*LIMITED, "lock.sh", "test.sh", "train_spin.sh", "train_spin_cpu.sh"}))
+def test_help_sets_nothing_up(project: Path, script: str) -> None:
+    shutil.copytree(ROOT / "experiments" / "config", project / "experiments" / "config")
+    for flag in ("-h", "--help"):
+        done = run(project, script, flag)
+        assert done.returncode == 0 and len(done.stdout.splitlines()) > 1, done.stderr
+    assert not (project / "setup.txt").exists()
 
 
 def test_a_first_command_on_a_machine_with_gpus_makes_an_environment_for_them(project: Path) -> None:

@@ -6,9 +6,9 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from .stages import STAGES, Stage
 
@@ -22,9 +22,16 @@ ROOT = Path(__file__).resolve().parents[2]
 OK, FAILED, REFUSED, UNFINISHED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
+class Arguments(argparse.ArgumentParser):
+    """argparse's, with an error in one line. The recipe's own needs packages, which a look does without."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(_fail(f"{message}; --help shows all options", REFUSED))
+
+
 def parser(stages: Sequence[Stage]) -> argparse.ArgumentParser:
     names = [stage.name for stage in stages]
-    made = argparse.ArgumentParser(
+    made = Arguments(
         prog="gpu_check",
         description="Try this project on this machine's GPUs, in stages of some minutes. Everything comes into one "
         "folder with a page (gpu_report.md) and a JSON file, without keys and users' paths. The same call again keeps "
@@ -55,10 +62,10 @@ def parser(stages: Sequence[Stage]) -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text}: must be more than 0")
-    return number
+    with suppress(ValueError):
+        if 0 < (number := float(text)) < float("inf"):
+            return number
+    raise argparse.ArgumentTypeError(f"{text}: must be a number of more than 0")
 
 
 def main(arguments: Sequence[str] | None = None, stages: Sequence[Stage] = STAGES) -> int:

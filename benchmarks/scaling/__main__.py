@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -10,26 +9,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from recipe.spiral.processes.arguments import Arguments, new_file, new_folder, run_folder, within
+from recipe.spiral.processes.terminal import fail
+
 from .page import page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RESULTS, PAGE = DOCS / "scaling.json", DOCS / "scaling.md"
 
 
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
-    made.add_argument("--json", type=Path, default=RESULTS, help="the results; the page is beside them")
+def parser() -> Arguments:
+    made = Arguments(prog="python -m benchmarks.scaling", description=__doc__)
+    made.add_argument("--json", type=new_file, default=RESULTS, help="the results; the page is beside them")
     parts = made.add_subparsers(dest="part", required=True, metavar="PART")
     parts.add_parser("measure", help="what the processes beside the model cost here (a minute or two, starts a Ray)")
     making = parts.add_parser("run", help="make a run to fit, or to check (some minutes)")
-    making.add_argument("folder", type=Path)
+    making.add_argument("folder", type=new_folder)
     making.add_argument("--override", nargs="*", default=[], help="the run's settings, Hydra's")
-    making.add_argument("--games", type=int, required=True, help="games of a step")
-    making.add_argument("--steps", type=int, default=14)
-    making.add_argument("--limit", type=float, default=600.0, help="seconds, after which it ends")
+    making.add_argument("--games", type=within(int, 1), required=True, help="games of a step")
+    making.add_argument("--steps", type=within(int, 1), default=14)
+    making.add_argument("--limit", type=within(float, 1), default=600.0, help="seconds, after which it ends")
     fitting = parts.add_parser("fit", help="fit this machine's costs to its runs, and predict other runs of it")
-    fitting.add_argument("runs", type=Path, nargs="+", help="folders of sync runs with different batches, to fit")
-    fitting.add_argument("--check", type=Path, nargs="+", required=True, help="folders of runs to predict")
+    fitting.add_argument("runs", type=run_folder, nargs="+", help="folders of sync runs with different batches, to fit")
+    fitting.add_argument("--check", type=run_folder, nargs="+", required=True, help="folders of runs to predict")
     parts.add_parser("predict", help="simulate 8, 64 and 512 H100s (some minutes)")
     writing = parts.add_parser("page", help="write the page from the results")
     writing.add_argument("--check", action="store_true", help="write nothing; exit status 1 if it is not current")
@@ -38,8 +40,17 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    file: Path = options.json
-    results: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    try:
+        return _renew(options, options.json)
+    except ValueError as error:
+        return fail(error, 2)
+
+
+def _renew(options: Any, file: Path) -> int:
+    try:
+        results: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    except ValueError as error:
+        raise ValueError(f"{file}: is no JSON ({error})") from error
     written = file.with_suffix(".md")
     if options.part == "page" and options.check:
         if written.is_file() and written.read_text(encoding="utf-8") == page(results):

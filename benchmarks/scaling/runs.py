@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.processes import end_with_run
 from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 
@@ -58,6 +59,8 @@ def make(run_dir: Path, games: int, steps: int, seconds: float, overrides: Seque
             process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
+    if not last:
+        end_with_run(run_dir / "output.txt")
     return last
 
 

@@ -4,6 +4,7 @@
 # finished. It writes docs/experiments/handicap.json and the pages. Further arguments are overrides; with them the result goes to
 # outputs/experiments/handicap/docs, or to output=FOLDER.
 set -euo pipefail
+[[ ${1:-} == -h || ${1:-} == --help ]] && exec sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"

@@ -4,8 +4,10 @@
 # It writes docs/experiments/modes.json and the pages. Further arguments are overrides; with them the result goes to
 # outputs/experiments/modes/docs, or to output=FOLDER.
 set -euo pipefail
+[[ ${1:-} == -h || ${1:-} == --help ]] && exec sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"
-exec timeout --foreground --verbose --kill-after=60 "${SPIRAL_TIME_LIMIT:-7200}" \
+limit=${SPIRAL_TIME_LIMIT:-$(sed -n 's/^SPIRAL_TIME_LIMIT=//p' .env 2>/dev/null || true)}
+exec timeout --foreground --verbose --kill-after=60 "${limit:-7200}" \
     python -m experiments.modes "$@"

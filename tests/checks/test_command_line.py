@@ -109,6 +109,7 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
         (["~games"], "~games: a setting cannot be taken away; leave ~games out"),
         (["~data.train_batch_size"], "~data.train_batch_size: a setting cannot be taken away"),
         (["data=null"], "data=null: must be a mapping"),
+        (["run_dir=null"], "run_dir=null: must be a folder"),
         (["--dry-run"], "--dry-run: there is no such flag; did you mean `dry_run=...`?"),
         (["--sed=3"], "--sed=3: there is no such flag; did you mean `seed=3`?"),
         (["--multirn"], "--multirn: there is no such flag; --help prints all flags"),

@@ -165,6 +165,8 @@ def _in_a_line(error: Exception, names: Names) -> str:
         return f"{match[1]}: a list must be in brackets, and a sweep starts with -m; for a text {_QUOTES}"
     if match := re.match(r"Multiple values for (\w+)\. ", text):
         return f"+{match[1]}: is there more than once; give one"
+    if match := re.match(r"While dereferencing interpolation '\$\{(\w+)\}': Incompatible value 'None'", text):
+        return f"{match[1]}=null: must be a folder"
     if text.startswith("Config group override must be a string"):
         return f"{next((o for o in sys.argv[1:] if o.endswith('=null')), 'null')}: must be a mapping"
     if match := re.match(r"Error merging override (.*?) Cannot merge .*object_type=(list|dict)", text):

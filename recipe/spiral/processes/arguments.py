@@ -31,6 +31,13 @@ class Arguments(argparse.ArgumentParser):
             if getattr(options, name) != self.get_default(name) and not getattr(options, needed):
                 self.error(f"--{name}: is only for --{needed}")
 
+    def parse_with_overrides(self) -> tuple[argparse.Namespace, list[str]]:
+        """The options, and what stands beside them: a run's overrides. Another flag is refused."""
+        options, overrides = self.parse_known_args()
+        for flag in (word for word in overrides if word.startswith("-")):
+            self.error(f"unrecognized arguments: {flag}")
+        return options, overrides
+
 
 def within(kind: type[Number], least: float, most: float = math.inf) -> Callable[[str], Number]:
     """The type of an option: a number from ``least`` to ``most``, and never NaN or infinite."""
@@ -55,6 +62,13 @@ def new_file(text: str) -> Path:
     if existing(file.parent) != file.parent.absolute():
         raise argparse.ArgumentTypeError(f"{text}: there is no folder {file.parent}; make it, or name another file")
     return file
+
+
+def new_folder(text: str) -> Path:
+    """The type of an option that names a folder to make, or to add to."""
+    if why := unwritable(Path(text)):
+        raise argparse.ArgumentTypeError(f"{text}: {why}; name another folder")
+    return Path(text)
 
 
 def run_folder(text: str) -> Path:
