@@ -13,8 +13,7 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 from vllm.sampling_params import RequestOutputKind
 
 from recipe.spiral.rollouts.pace import ENGINE_SECONDS
-from recipe.spiral.runtime.server import FastServer, FastSlotServer
-from recipe.spiral.runtime.token_prompts import TokenPrompts
+from recipe.spiral.runtime.server import FastServer, FastSlotServer, TokenPrompts
 from recipe.spiral.workers.engine.adapters import ChoosingEngine
 from tests.workers.engine.fakes import Engine
 

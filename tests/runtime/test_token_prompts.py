@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from vllm.inputs import TokensPrompt
 
-from recipe.spiral.runtime.token_prompts import TokenPrompts
+from recipe.spiral.runtime.server import TokenPrompts
 
 
 class Engine:

@@ -7,7 +7,7 @@ import importlib
 
 import pytest
 
-from recipe.spiral.workers.engine.closed import Closed
+from recipe.spiral.workers.engine.vllm import Closed
 from tests.workers.engine.test_vllm import args, server, verls  # noqa: F401
 
 starlette = pytest.importorskip("starlette")
