@@ -29,8 +29,8 @@ from recipe.spiral.players.records import GameRecord
 from recipe.spiral.processes.arguments import Arguments, new_folder, within
 from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.storage import checkpoints
+from recipe.spiral.storage.checkpoints import folder_of
 from recipe.spiral.storage.record_folder import RecordFolder
-from recipe.spiral.storage.run_folder import folder_of
 
 LIMIT = 1800.0
 SYNC, *ASYNCHRONOUS = MODES = ("sync", "colocate_async", "separate_async")

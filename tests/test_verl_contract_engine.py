@@ -139,7 +139,7 @@ def test_an_engine_takes_tokens_without_rendering() -> None:
         vLLMHttpServer.generate,
         'prompt_kwargs = {"prompt_token_ids": prompt_ids, "multi_modal_data": multi_modal_data}',
         "self.engine.generate( prompt=prompt,",
-        of_ours="engine.token_prompts",
+        of_ours="runtime.server",
     )
 
 

@@ -57,7 +57,7 @@ class Chosen(Protocol):
     def keys(self) -> Sequence[tuple[str, ...]]: ...
 
     def facts(self, keys: Sequence[str]) -> Any:
-        """``training.estimator.RowFacts``: what the objective's loss is told of each of these rows, padding among them,
+        """``training.rows.RowFacts``: what the objective's loss is told of each of these rows, padding among them,
         in place of advantages."""
         ...
 

@@ -26,15 +26,13 @@ from .processes.runtime import is_fast
 from .rae import Baselines
 from .rollouts import channel
 from .rollouts.manager import GameManager
-from .training import estimator
-from .training.estimator import GRPO, RAE
 from .training.filters import Filters
 from .training.group_baselines import GroupBaselines
 from .training.in_flight import InFlight
 from .training.launched import Launch, Launched, launch
 from .training.metrics import training_metrics, validation_metrics
 from .training.mini_batches import deal, ranks_of, rows_at_once
-from .training.rows import Rows, keep
+from .training.rows import GRPO, RAE, RowFacts, Rows, keep, register
 from .training.run_state import RunState
 from .training.speed import speed_metrics
 from .training.step import Accounting, Step, account
@@ -69,9 +67,9 @@ class SpiralTrainer:
         #: The update that is under way, or was the last.
         self.current = Step(0)
         #: What the rows of the batch whose advantages are computed were played for.
-        self._facts: estimator.RowFacts
+        self._facts: RowFacts
         ours = {RAE, GRPO, *([config.algorithm.adv_estimator] * (objective is not None))}
-        estimator.register(ours, lambda: self._facts)  # verl asks within _compute_advantage
+        register(ours, lambda: self._facts)  # verl asks within _compute_advantage
         #: The engine of opponents that the run serves itself.
         self.opponents: opposition.OpponentEngine | None = None
         #: What measures the policy at each validation.

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from recipe.spiral.games import make
-from recipe.spiral.players.openings import random_opening
+from recipe.spiral.match import random_opening
 from recipe.spiral.players.seeds import GameKey
 from tests.games.playouts import EVERY_GAME
 

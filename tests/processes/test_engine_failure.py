@@ -12,8 +12,7 @@ import pytest
 pytest.importorskip("vllm")
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from recipe.spiral.lab.evaluation.policies.evaluation_engine import EVALUATION
-from recipe.spiral.lab.evaluation.policies.kept_stderr import stderr_kept
+from recipe.spiral.lab.evaluation.policies.evaluation_engine import EVALUATION, stderr_kept
 from recipe.spiral.lab.play.sampling import PLAY
 from recipe.spiral.processes.causes import cause_of
 from recipe.spiral.processes.engine_failure import (

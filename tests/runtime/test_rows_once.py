@@ -20,8 +20,7 @@ from verl.workers.engine.utils import prepare_micro_batches
 from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils import losses, padding
 
-from recipe.spiral.runtime.rows_once import RowsOnceWorker, with_rows
-from recipe.spiral.runtime.workers import FAST_KINDS
+from recipe.spiral.runtime.workers import FAST_KINDS, RowsOnceWorker, with_rows
 
 LENGTHS = [5, 1, 9, 3, 3, 7, 2, 8, 4, 6]
 
@@ -53,7 +52,7 @@ def taken_apart(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_micro_batches_are_the_same_and_rows_are_taken_apart_once(taken_apart: list[int]) -> None:
-    """The first assertion fails when verl does it by itself, and ``rows_once`` can go."""
+    """The first assertion fails when verl does it by itself, and ``RowsOnceWorker`` can go."""
     expected, places = prepare_micro_batches(batch())
     assert len(expected) > 3 and taken_apart.count(len(LENGTHS)) == 3 * len(expected), "once for each micro-batch"
     taken_apart.clear()

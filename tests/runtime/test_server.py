@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
+from vllm.inputs import TokensPrompt
 from vllm.sampling_params import RequestOutputKind
 
 from recipe.spiral.rollouts.pace import ENGINE_SECONDS
-from recipe.spiral.runtime.server import FastServer, FastSlotServer
-from recipe.spiral.runtime.token_prompts import TokenPrompts
+from recipe.spiral.runtime.server import FastServer, FastSlotServer, TokenPrompts
 from recipe.spiral.workers.engine.adapters import ChoosingEngine
 from tests.workers.engine.fakes import Engine
 
@@ -68,3 +68,26 @@ def test_an_answer_says_how_long_it_took(kind: type[Any], whole: bool, asked: li
     assert output.extra_fields.get("answered_by") == ("step-10" if kind is FastSlotServer else None)
     assert (asked[0].get("output_kind") == RequestOutputKind.FINAL_ONLY) == whole
     assert asked[0]["detokenize"], "where words end a response, they are looked for"
+
+
+class Answering:
+    name = "vLLM"
+
+    def generate(self, prompt: Any, **kwargs: Any) -> Any:
+        return prompt, kwargs
+
+
+@pytest.mark.parametrize(
+    "empty", [{}, {"multi_modal_data": {}}, {"multi_modal_data": {}, "mm_processor_kwargs": {"a": 1}}]
+)
+def test_tokens_are_an_engines_input(empty: dict[str, Any]) -> None:
+    made: Any = TokenPrompts(Answering())
+    prompt, others = made.generate(prompt=TokensPrompt(prompt_token_ids=[1, 2], **empty), request_id="r", priority=1)
+    assert prompt == {"type": "token", "prompt_token_ids": [1, 2]} and others == {"request_id": "r", "priority": 1}
+    assert made.name == "vLLM", "all else is the engine's"
+
+
+def test_a_prompt_with_an_image_stays_as_it_is() -> None:
+    with_image: Any = {"prompt_token_ids": [1], "multi_modal_data": {"image": "pixels"}}
+    made: Any = TokenPrompts(Answering())
+    assert made.generate(with_image)[0] is with_image

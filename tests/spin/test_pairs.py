@@ -15,9 +15,9 @@ from recipe.spiral.rae import Baselines
 from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.spin.dpo import DpoSettings
 from recipe.spiral.spin.pairs import PairObjective, Pairs, find_pairs
-from recipe.spiral.training.estimator import estimate
 from recipe.spiral.training.filters import UNPAIRED
 from recipe.spiral.training.mini_batches import deal
+from recipe.spiral.training.rows import estimate
 from recipe.spiral.training.step import Accounting, Step, account
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn

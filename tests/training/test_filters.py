@@ -13,10 +13,9 @@ from transfer_queue import KVBatchMeta
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.rae import Baselines
 from recipe.spiral.rollouts.channel import Played
-from recipe.spiral.training.estimator import estimate
 from recipe.spiral.training.filters import REASONS, Filters
 from recipe.spiral.training.metrics import training_metrics
-from recipe.spiral.training.rows import keep
+from recipe.spiral.training.rows import estimate, keep
 from recipe.spiral.training.step import Accounting, Step, account
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn

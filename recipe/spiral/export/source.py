@@ -17,6 +17,7 @@ from ..storage.checkpoints import (
     BrokenCheckpoint,
     changed,
     config_file,
+    folder_of,
     latest,
     missing_parts,
     ranks_of,
@@ -24,7 +25,6 @@ from ..storage.checkpoints import (
     steps,
 )
 from ..storage.run_config import load_config, setting
-from ..storage.run_folder import folder_of
 
 HUGGINGFACE = "actor/huggingface"
 #: What an export takes of a checkpoint.

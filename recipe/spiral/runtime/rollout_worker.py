@@ -26,9 +26,9 @@ from verl.utils.rollout_trace import rollout_trace_attr
 from verl.utils.tensordict_utils import index_select_tensor_dict
 
 from ..processes.garbage import collect_less
+from ..rollout import PolicyLoop
 from ..rollouts.channel import Entry
 from ..rollouts.manager import GameManager
-from ..rollouts.policy_loop import PolicyLoop
 from . import outbox
 from .early import BeginsLater, EarlyActors, on_one_machine
 

@@ -9,6 +9,7 @@ import ray
 from omegaconf import DictConfig
 from verl.plugin.platform import get_platform
 from verl.workers.rollout.replica import RolloutReplicaRegistry, TokenOutput
+from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind
 
 from ..processes.runtime import ranks_of
@@ -18,10 +19,29 @@ from ..workers.engine.vllm import MOST_CALLS, VLLMReplica, VLLMServer
 from .batching import Ended, Request, answer_many
 from .early import BeginsLater, EarlyActors, on_one_machine
 from .engine_times import Ends
-from .token_prompts import TokenPrompts
 
 if TYPE_CHECKING:
     from .rollout_worker import RolloutWorker
+
+
+class TokenPrompts:
+    """vLLM's engine, which gets prompts as vLLM's own renderers make them; one with images, sound or video stays as is.
+
+    verl hands over raw tokens. vLLM 0.27 looks into those in a second thread, where there is nothing to render, and
+    each request waits until Python lets that thread run and the event loop again.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def generate(self, prompt: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        if not prompt.get("multi_modal_data"):
+            prompt = tokens_input(prompt["prompt_token_ids"])
+        answers: AsyncIterator[Any] = self._engine.generate(prompt, *args, **kwargs)
+        return answers
 
 
 class ManyRequests(VLLMServer):

@@ -19,9 +19,8 @@ from ..players.prompts import general_template
 from ..players.records import GameRecord, Tokens, Turn
 from ..players.seats import GRADER
 from ..players.seeds import GameKey
-from ..rollout import turns_to_rows
+from ..rollout import PolicyLoop, turns_to_rows
 from ..rollouts import channel
-from ..rollouts.policy_loop import PolicyLoop
 from .response_scores import Score, scorer
 from .training_questions import TrainingQuestion
 

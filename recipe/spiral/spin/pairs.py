@@ -16,9 +16,8 @@ from typing import Any
 import torch
 import transfer_queue as tq
 
-from ..training.estimator import RowFacts
 from ..training.filters import UNPAIRED
-from ..training.rows import Rows
+from ..training.rows import RowFacts, Rows
 from .dpo import DpoSettings, log_ratios, pair_sums
 
 

@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from .disk import read_small, real, write_whole
 from .manifest import MANIFEST, changed_files, changed_member, checksums_hold, read_manifest, write_digests
-from .run_config import load_config
+from .run_config import load_config, setting
 
 STATE_FILE = "spiral.json"
 REFERENCE = "ref"
@@ -56,6 +56,19 @@ def config_of(run_dir: Path) -> DictConfig | None:
         return load_config(config_file(run_dir))
     except (OSError, ValueError, OmegaConfBaseException):
         return None
+
+
+def folder_of(run_dir: Path) -> Path:
+    """The folder of a run's checkpoints, by its config: ``trainer.default_local_dir``.
+
+    If the run's folder was moved, a folder inside it moved along. Without a config it is ``checkpoints`` in the run's.
+    """
+    config = config_of(run_dir)
+    written, before = setting(config, "trainer.default_local_dir"), setting(config, "run_dir")
+    if not isinstance(written, str):
+        return run_dir / "checkpoints"
+    within = isinstance(before, str) and Path(written).is_relative_to(before)
+    return run_dir / Path(written).relative_to(before) if within else Path(written)
 
 
 def resumed_from(config: Any) -> Path | None:

@@ -13,8 +13,7 @@ import msgspec
 
 from ..players.records import GameRecord, to_line
 from .disk import real
-from .packed_lines import COUNT, HEADER
-from .record_writer import AFTER, BEFORE, RecordWriter, digest
+from .record_writer import AFTER, BEFORE, COUNT, HEADER, RecordWriter, digest
 
 #: After so many lines of a file that are no records the rest is not read.
 MOST_BROKEN = 1000

@@ -11,16 +11,23 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..players.records import GameRecord
 from .disk import write_whole
-from .packed_lines import pack
 
 #: What stands before and after a line's digest.
 BEFORE, AFTER = b',"digest":"', b'"}'
+#: The head of a file: deflate with an extra field, no time, any system; then that field, which other programs pass over
+#: (RFC 1952, 2.3.1.1): its length, its name, its content's length. Its content is the number of lines.
+HEADER = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff" + struct.pack("<H2sH", 8, b"LN", 4)
+COUNT = struct.Struct("<I")
+#: A lower level packs twice as fast and a quarter worse.
+_LEVEL = 6
 _NAME = re.compile(r"(\w+)_step_(\d+)\.jsonl\.gz")
 
 
@@ -85,6 +92,17 @@ class AnswerFolder:
         for file in self.path.glob("step_*.jsonl"):
             if int(file.stem.removeprefix("step_")) > step:
                 file.unlink()
+
+
+def pack(number: int, lines: Iterable[bytes]) -> Iterator[bytes]:
+    """A file's bytes, as any gzip reads them, in pieces. ``number`` is how many lines there are, each with its end."""
+    yield HEADER + COUNT.pack(number)
+    deflate = zlib.compressobj(_LEVEL, wbits=-zlib.MAX_WBITS)
+    checksum = length = 0
+    for line in lines:
+        checksum, length = zlib.crc32(line, checksum), length + len(line)
+        yield deflate.compress(line)
+    yield deflate.flush() + struct.pack("<II", checksum, length & 0xFFFFFFFF)
 
 
 def _with_digest(line: bytes) -> bytes:

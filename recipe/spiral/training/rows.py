@@ -1,11 +1,12 @@
-"""The rows of verl's batch: which turn of which game each of them is, and what it is trained with.
+"""The rows of verl's batch: which turn of which game each of them is, and the advantage that verl's estimator gives it.
 
 A step may have a hundred thousand of them, so what is computed of rows is computed of columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -13,20 +14,39 @@ from typing import Any
 import numpy as np
 import torch
 import transfer_queue as tq
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
 from ..players.records import GameRecord, Turn
-from ..rae import Baselines
-from .estimator import RowFacts
+from ..rae import Baselines, rae_advantages
 from .filters import REJECTED, Filters
 from .launched import Launch
 from .row_names import PADDING, RowNames
 
+RAE = "rae"
+GRPO = "grpo_role"
 #: In place of a session, that of a player who is not trained.
 _OPPONENT = -1
 
 
 class RowsLost(RuntimeError):
     """The rows of a batch are not the trainable players' turns of its games."""
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """What is known of the rows of a batch, in the batch's order, all [num_rows]. Padding rows are all zero.
+
+    Attributes:
+        outcomes, baselines, turns_remaining, gamma, scale: as of ``rae_advantages``.
+        shaped: whether what the reward holds besides the outcome is added. Not where outcomes are marks of a loss.
+    """
+
+    outcomes: torch.Tensor
+    baselines: torch.Tensor
+    turns_remaining: torch.Tensor
+    gamma: float = 1.0
+    scale: torch.Tensor | float = 1.0
+    shaped: bool = True
 
 
 class Rows:
@@ -180,6 +200,34 @@ class Rows:
                 turn.left_out = REJECTED
         for record, compared in zip(self.records, baselines.of_all(self.records), strict=True):
             record.baselines = compared.baselines
+
+
+def estimate(facts: RowFacts, token_level_rewards: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Advantages and returns, both [num_rows, response_length].
+
+    Whatever the reward holds besides the outcome (a KL penalty) is added to the advantage as it is: the baseline is one
+    of outcomes only.
+    """
+    advantages, returns = rae_advantages(
+        facts.outcomes, facts.baselines, facts.turns_remaining, mask, facts.gamma, facts.scale
+    )
+    if not facts.shaped:
+        return advantages, returns
+    shaping = token_level_rewards.sum(-1) - facts.outcomes
+    shaping[shaping.abs() < 1e-6] = 0.0  # what is left of rounding is no shaping
+    return advantages + shaping.unsqueeze(-1) * mask.to(torch.float32), returns
+
+
+def register(names: Iterable[str], facts: Callable[[], RowFacts]) -> None:
+    """Let verl find, under these names and in this process, an estimator that asks for the facts of the batch: verl
+    calls one with rewards, mask and uids, which say neither game nor role nor what is padding."""
+
+    def estimator(
+        token_level_rewards: torch.Tensor, response_mask: torch.Tensor, config: Any = None, **kwargs: Any
+    ) -> tuple[torch.Tensor, ...]:
+        return estimate(facts(), token_level_rewards, response_mask)
+
+    ADV_ESTIMATOR_REGISTRY.update(dict.fromkeys(names, estimator))
 
 
 def counts(turn: Turn) -> bool:

@@ -22,8 +22,8 @@ from ...players.seats import Seat
 from ...players.seeds import GameKey
 from ...rollouts.schedule import training_row
 from ...storage import checkpoints
+from ...storage.checkpoints import folder_of
 from ...storage.record_folder import RecordFolder
-from ...storage.run_folder import folder_of
 from ...training.filters import REJECTED, UNPAIRED
 from ...training.kept_settings import of_baselines
 from ..run_progress import resumed_after

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 
 from ...games.named import make_named
-from ...match import Rules, play
+from ...match import Rules, play, random_opening
 from ...players.base import Position, PromptTooLong, Response
-from ...players.openings import random_opening
 from ...players.records import GameRecord
 
 

@@ -15,8 +15,7 @@ from typing import Any, Literal
 from ...extensions import Given
 from ...opponents import model_files
 from ...players.seats import BASE
-from ...storage.checkpoints import POOL, config_file
-from ...storage.run_folder import folder_of
+from ...storage.checkpoints import POOL, config_file, folder_of
 
 #: A whole model, a PEFT adapter, or a checkpoint of ours, which is exported first.
 Form = Literal["hf", "adapter", "checkpoint"]

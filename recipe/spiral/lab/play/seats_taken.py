@@ -16,9 +16,8 @@ from ...opponents.model_files import is_hub_id
 from ...players.base import Player
 from ...players.policy import Generate, PolicyPlayer
 from ...players.prompts import encoder
-from ...storage.checkpoints import steps
+from ...storage.checkpoints import folder_of, steps
 from ...storage.run_config import setting
-from ...storage.run_folder import folder_of
 from ..evaluation.policies.evaluated_policy import Policy, Prompts
 from ..evaluation.policies.policy_entries import parse
 from ..evaluation.policies.policy_weights import configs_of, read_tokenizer

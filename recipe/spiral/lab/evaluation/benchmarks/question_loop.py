@@ -13,8 +13,8 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
 from ....players.prompts import general_template
 from ....players.seeds import GameKey
+from ....rollout import PolicyLoop
 from ....rollouts import channel
-from ....rollouts.policy_loop import PolicyLoop
 from .answers import Reply, reply_to
 
 

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ....processes.launch import is_in_use
-from ....storage.checkpoints import config_file, steps
+from ....storage.checkpoints import config_file, folder_of, steps
 from ....storage.disk import write_whole
-from ....storage.run_folder import folder_of
 from ...csv_cell import in_table
 from ..settings import Refused, Settings
 from .points import points_of

@@ -10,7 +10,11 @@ import asyncio
 import importlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -23,7 +27,6 @@ from ....rollouts.end_tokens import end_tokens
 from ....storage.disk import read_small
 from ..parsing import Count, Number, Section
 from .evaluated_policy import Policy
-from .kept_stderr import stderr_kept
 from .policy_weights import positions
 
 Models = frozenset[Path]
@@ -320,3 +323,24 @@ class Engines:
         """End all engines."""
         while self._running:
             self._running.pop().close()
+
+
+@contextmanager
+def stderr_kept(log: Path) -> Iterator[None]:
+    """For the block, and for good in processes that it starts, what is printed on stderr goes into a file, too."""
+    if sys.stderr is None:
+        yield
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    shown = os.dup(2)
+    tee = subprocess.Popen(["tee", "-ia", log], stdin=subprocess.PIPE, stdout=shown)
+    assert tee.stdin is not None
+    os.dup2(tee.stdin.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(shown, 2)
+        os.close(shown)
+        tee.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            tee.wait(1 if sys.exc_info()[0] else 0)  # only what failed has no process left that prints
