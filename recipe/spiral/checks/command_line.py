@@ -99,9 +99,9 @@ def compose(program: str) -> list[Job]:
         finally:
             for config, _ in jobs:
                 masking.learn(config)
-            for _, node in jobs:
-                for folder in (node.runtime.output_dir, node.sweep.dir) if node.output_subdir is not None else ():
-                    masking.hide_hydras(Path(folder))
+            noted = [node for _, node in jobs if node.output_subdir is not None]
+            for folder in {folder for node in noted for folder in (node.runtime.output_dir, node.sweep.dir)}:
+                masking.hide_hydras(Path(folder))
             sys.argv[1:] = masking.without_secrets(sys.argv[1:])  # which trackers note
     without_effect: dict[str, None] = {}
     for config, hydra_config in jobs:
