@@ -32,6 +32,7 @@ from recipe.spiral.lab.report.bundle import Bundle
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.storage.run_config import load_config
+from recipe.spiral.training.kept_settings import kept_settings
 from recipe.spiral.workers.engine.fitting import check_fits
 from tests.games.own import PENNIES
 from tests.made_runs import write_run
@@ -116,10 +117,12 @@ def test_the_audit_counts_a_folders_own_games_and_runs_none(place: Path, capsys:
     assert (place / RAN).exists()
 
 
-def test_export_and_evaluation_take_what_a_config_says_of_a_game_and_run_none(place: Path) -> None:
+def test_export_evaluation_and_resuming_take_what_a_config_says_of_a_game_and_run_none(place: Path) -> None:
     (place / "outputs" / "run" / "config.yaml").write_text(CONFIG)
     run = run_of(place / "outputs" / "run")
     assert run.by_game == {GAME: {"template": "qwen3"}}
+    before = load_config(place / "outputs" / "run" / "config.yaml")  # as a start sees it that goes on from the run
+    assert kept_settings(before)["games"] == f"[{{id: {GAME}, template: qwen3}}, KuhnPoker]"
     source = Source(place, 1, 1, "run", OmegaConf.create({"games": [GAME], "prompt": {"template": "spiral_tiny"}}))
     folder = embedded("tiny", games=["KuhnPoker"], template="chat")
     assert continuation(None, folder, source).endswith(f"allow the game by --game {GAME}")

@@ -111,6 +111,7 @@ def test_a_damaged_database_is_status_2_in_one_line(tmp_path: Path, capsys: pyte
     ("error", "status", "told"),
     [
         (EngineFailure("vLLM's processes ended"), 1, "what was played is kept, the same command goes on"),
+        (OSError(28, "No space left on device", "/f"), 1, "No space left on device: '/f'; what was played is kept"),
         (BudgetSpent("no more"), 1, "no more; what was played is kept"),
         (KeyboardInterrupt("Ctrl-C"), 130, "interrupted by Ctrl-C; the same command goes on"),
         (KeyboardInterrupt("SIGTERM"), 130, "interrupted by SIGTERM"),

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import OmegaConf
+from safetensors import SafetensorError
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
@@ -462,17 +463,27 @@ def test_the_checkpoint_is_never_overwritten(run: Path, inside: str, capsys: pyt
 
 
 @pytest.mark.parametrize("was_there", [False, True])
-def test_whole_or_not_at_all(one_rank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_there: bool) -> None:
+@pytest.mark.parametrize("error", [OSError, SafetensorError])
+def test_whole_or_not_at_all(
+    one_rank: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    was_there: bool,
+    error: type[Exception],
+) -> None:
     out = tmp_path / "out"
     if was_there:
         out.mkdir()
         (out / "mine").write_text("x")
 
     def full(*arguments: Any, **more: Any) -> None:
-        raise OSError("No space left on device")
+        raise error("No space left on device")
 
     monkeypatch.setattr(writing, "card", full)
     assert main([str(one_rank / "untied"), str(out), "--force"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("No space left on device")
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["out", "out/mine"] * was_there
 
 

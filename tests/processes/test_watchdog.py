@@ -26,6 +26,19 @@ UNAVAILABLE = ActorUnavailableError("cannot be reached", b"\0" * 16)
 GONE = RaySystemError("the connection is gone")
 ENGINE_DIED = RayTaskError("engine_answers", "Traceback ...", EngineFailure("the vLLM server died: out of memory"))
 DIED = RayActorError(error_msg="The actor died. Worker exit type: SYSTEM_ERROR. More.")
+#: As Ray has it a minute after a raylet was stopped: where the trainer is on that machine, and elsewhere.
+_BEGIN = (
+    "The actor died unexpectedly before finishing this task.\n\tclass_name: WorkerDict\n\tactor_id: f461\n\tpid: 7614\n"
+)
+OWNER_LOST = RayActorError(
+    error_msg=f"{_BEGIN}The actor is dead because its owner has died. Owner Id: 01 Owner Ip address: 192.0.2.2 Owner "
+    "worker exit type: SYSTEM_ERROR Worker exit detail: Owner's node has crashed."
+)
+NODE_LOST = RayActorError(
+    error_msg=f"{_BEGIN}The actor died because its node has died. Node Id: f5c5\n\tthe actor's node was terminated "
+    "unexpectedly: health check failed due to missing too many heartbeats"
+)
+LOST = "Ray lost the machine of the vLLM server 0.0: its raylet was ended or stopped, or had no time to answer"
 
 
 @pytest.fixture
@@ -68,6 +81,8 @@ def watched(run_dir: Path, patience: float = 60.0, seconds: float = 0.5) -> str 
     [
         (DIED, "the vLLM server 0.0 died (Worker exit type: SYSTEM_ERROR)"),
         (ENGINE_DIED, "the vLLM server died: out of memory"),
+        (OWNER_LOST, LOST),
+        (NODE_LOST, LOST),
     ],
 )
 def test_a_death_ends_the_run(tmp_path: Path, answers: list[Any], death: Exception, said: str) -> None:

@@ -201,6 +201,14 @@ def test_a_missing_part_is_named(tmp_path: Path, part: str, how: str) -> None:
         check_resumable(tmp_path, 2)
 
 
+def test_a_packed_archive_is_not_unpacked(tmp_path: Path) -> None:
+    """A few MiB may hold any number of GiB."""
+    folder = save(tmp_path, 3)
+    with zipfile.ZipFile(folder / "data.pt", "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("archive/data/0", bytes(10**6))
+    assert missing_parts(folder, 1) == ["data.pt"]
+
+
 def test_a_reference_policy_is_whole_or_not_there(tmp_path: Path) -> None:
     """A checkpoint of a run without ref_update_freq has none."""
     folder = save(tmp_path, 10, ranks=2)

@@ -21,6 +21,7 @@ from ..games import make
 from ..match import Rules, play
 from ..opponents.model_files import check_unchanged, is_hub_id
 from ..players.base import Position, Response
+from ..players.chat_template import check_ends
 from ..players.prompts import Encode, Tokenizer, encoder
 from ..players.random_player import RandomPlayer
 from ..players.seeds import GameKey
@@ -78,8 +79,9 @@ def check_model(config: DictConfig) -> Any:
     _window_fits(config, form)
     _rows_stay_apart(config, form)
     _attention_fits(config, form)
-    if plays_games(config):
-        with refusals():
+    with refusals():
+        check_ends(tokenizer, f"actor_rollout_ref.model.path={path}")
+        if plays_games(config):
             check_prompts(config, tokenizer)
     return tokenizer
 

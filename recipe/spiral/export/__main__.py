@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(visible(export(**vars(options))), flush=True)
     except (BrokenCheckpoint, ExportError, PermissionError) as error:
         return fail(error, status=2)
-    except Different as error:
+    except (Different, OSError) as error:
         return fail(error, status=1)
     except Exception as error:
         show_traceback(error)

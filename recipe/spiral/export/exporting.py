@@ -7,8 +7,11 @@ read. The export needs neither verl nor a process group, only memory for the wei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+from safetensors import SafetensorError
 
 from ..storage.cache import whole_folder
 from ..storage.manifest import WEIGHTS
@@ -50,6 +53,7 @@ def export(
         BrokenCheckpoint: parts of the checkpoint are missing or damaged; the message names them.
         ExportError: it cannot be exported as asked.
         Different: with ``verify``: the result is not what the checkpoint holds.
+        OSError: it cannot be written, as on a full disk.
     """
     source = Source.find(checkpoint, step, reference)
     target = target.expanduser().resolve()
@@ -59,7 +63,7 @@ def export(
     adapter = Adapter.of(weights, source)
     if merge and adapter is None:
         raise ExportError(f"--merge: {source.folder} holds no LoRA weights; leave it out")
-    with whole_folder(target, *_MODEL) as new:
+    with _errors_of_writing(target), whole_folder(target, *_MODEL) as new:
         copy_texts(source.huggingface, new)
         write_settings(new, source)
         if adapter is not None and not merge:
@@ -71,3 +75,12 @@ def export(
             target.rmdir()  # fails if something was put there meanwhile
     of = "the reference policy of " * reference
     return f"exported {of}step {source.step}{', verified' * verify}: {what}: {target}"
+
+
+@contextmanager
+def _errors_of_writing(target: Path) -> Iterator[None]:
+    """safetensors has an error of its own where a disk is full."""
+    try:
+        yield
+    except SafetensorError as error:
+        raise OSError(f"{target}: {error}") from error

@@ -28,6 +28,8 @@ _WORKERS = {
 
 #: Of Ray's errors where it starts more slowly than it allows itself, its own or a cluster's.
 _SLOW_RAY = re.compile("node (timed out during|to) startup")
+#: Of Ray's errors where the actor's machine, or that of the trainer, does not answer it any more.
+_NODE_LOST = re.compile("node has (died|crashed)")
 
 
 def says_all(error: BaseException, plain: tuple[type[Exception], ...] = ()) -> bool:
@@ -50,7 +52,7 @@ def _cause_of(error: BaseException, plain: tuple[type[Exception], ...]) -> str:
         name = re.search(r"class_name: (\S+)", str(error))
         actor = name.group(1).rsplit(".", 1)[-1] if name else ""
         worker = _WORKERS.get(actor, actor or "worker")
-        return f"the {worker} died ({why_it_died(error)}); start the run again to go on from its last checkpoint"
+        return f"{death_of(worker, error)}; start the run again to go on from its last checkpoint"
     cause = getattr(error, "cause", None) or error
     if isinstance(cause, (DiskFull, EngineFailure, *plain)):
         return str(cause)
@@ -62,10 +64,14 @@ def _cause_of(error: BaseException, plain: tuple[type[Exception], ...]) -> str:
     return what
 
 
-def why_it_died(error: RayActorError) -> str:
-    """The sentence of Ray's message that says why; for an actor that could not be made, the actor's own error."""
-    if "raised in its creation task" in str(error):
-        return str(error).strip().splitlines()[-1].strip()
+def death_of(worker: str, error: RayActorError) -> str:
+    """Who died, and the sentence of Ray's message that says why; of an actor that could not be made, its own error.
+    Where Ray has given up a machine, it ends the actors there, which did nothing wrong."""
     text = " ".join(str(error).split())
+    if _NODE_LOST.search(text):
+        return f"Ray lost the machine of the {worker}: its raylet was ended or stopped, or had no time to answer"
     start = max(text.find("Worker exit type"), 0)
-    return text[start : start + 160].rsplit(". ", 1)[0]
+    why = text[start : start + 160].rsplit(". ", 1)[0]
+    if "raised in its creation task" in text:
+        why = str(error).strip().splitlines()[-1].strip()
+    return f"the {worker} died ({why})"

@@ -20,7 +20,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
 from ..storage.disk import LineFile
-from .causes import CAUSE, why_it_died
+from .causes import CAUSE, death_of
 from .engine_failure import EngineFailure
 from .run_log import LOG, duration
 
@@ -174,7 +174,7 @@ def _death(name: str, error: RayError) -> str | None:
     if isinstance(failure := getattr(error, "cause", None), EngineFailure):
         return str(failure)
     lasting = isinstance(error, RayActorError) and not isinstance(error, ActorUnavailableError)
-    return f"the {name} died ({why_it_died(error)})" if lasting else None
+    return death_of(name, error) if lasting else None
 
 
 def _in_a_line(error: RayError) -> str:

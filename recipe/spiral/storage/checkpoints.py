@@ -164,8 +164,11 @@ def _readable(file: Path) -> bool:
             read_state(file.parent)
             return True
         with zipfile.ZipFile(real(file)) as archive:
-            # Python reads an archive with something before it, and torch does not.
-            return min((part.header_offset for part in archive.infolist()), default=-1) == 0
+            # Python reads an archive with something before it, and torch does not. torch never packs, and a packed part
+            # may have any length.
+            parts = archive.infolist()
+            plain = all(part.compress_type == zipfile.ZIP_STORED for part in parts)
+            return plain and min((part.header_offset for part in parts), default=-1) == 0
     except Exception:  # a damaged archive may raise anything
         return False
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 #: Messages of errors that lost their errno: torch's writer drops it, and Ray passes on only the text of an error.
@@ -122,11 +123,13 @@ def link_or_copy(source: Path, target: Path) -> int:
     """Hard-link a file, or every file of a folder, to ``target``; where the disk cannot link, copy. Returns how many
     files had to be copied.
 
-    Symbolic links are followed, so ``target`` stays when ``source`` is removed. A file that is there raises OSError.
+    Symbolic links are followed, so ``target`` stays when ``source`` is removed. Those in a folder that lead to a folder
+    are left out: it may be the same one, without end. A file that is there, a pipe or a device raises OSError.
     """
-    if source.is_dir():
+    if real(source).is_dir():
         target.mkdir(parents=True, exist_ok=True)
-        return sum(link_or_copy(path, target / path.name) for path in sorted(source.iterdir()))
+        inside = [path for path in sorted(source.iterdir()) if not (path.is_symlink() and path.is_dir())]
+        return sum(link_or_copy(path, target / path.name) for path in inside)
     try:
         os.link(source.resolve(), target)
         return 0
@@ -157,7 +160,7 @@ def write_whole(file: Path, content: str | Iterable[str] | Iterable[bytes]) -> N
     several processes write it, the last one wins."""
     unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     try:
-        with unfinished.open("wb") as out:
+        with naming(file), unfinished.open("wb") as out:
             for part in [content] if isinstance(content, str) else content:
                 out.write(part.encode() if isinstance(part, str) else part)
             out.flush()
@@ -166,6 +169,16 @@ def write_whole(file: Path, content: str | Iterable[str] | Iterable[bytes]) -> N
     finally:
         unfinished.unlink(missing_ok=True)
     _fsync(file.parent)
+
+
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """The block writes a file; an error says which one."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(file)
+        raise
 
 
 class LineFile:

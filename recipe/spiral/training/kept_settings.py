@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ..games import id_of
 from ..opponents.fixed_opponents import parse_opponents
 from ..rollouts.schedule import parse_games, plays_games, written
 
@@ -96,7 +97,7 @@ KEPT = (
 )
 #: What is compared in place of a setting's value.
 _COMPARED: dict[str, Callable[[DictConfig], Any]] = {
-    "games": lambda config: written(parse_games(config.games)),
+    "games": lambda config: written(parse_games(config.games, find=id_of)),
     "opponents": lambda config: sorted(each.name for each in parse_opponents(config.opponents) if each.share > 0),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,18 @@ def test_two_processes_may_write_one_report(tmp_path: Path) -> None:
     processes = [subprocess.Popen([sys.executable, "-c", again, str(tmp_path)]) for _ in range(2)]
     assert [process.wait() for process in processes] == [0, 0]
     assert Bundle(tmp_path).read("value") == [1] * 10_000
+
+
+def test_what_cannot_be_written_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    """As on a full disk."""
+    made, before = Bundle(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match=rf"File too large: '{made.file('value')}'"):
+            made.write("value", [1] * 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not [file for file in tmp_path.rglob("*") if file.is_file()]
 
 
 def test_a_packed_value_is_gzip_in_base64(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from ...games.named import NAMED
 from ...processes.arguments import Arguments, new_file, own_game, run_program
 from ...processes.garbage import collect_less
 from ...processes.terminal import fail, visible
+from ...storage.disk import naming
 from .auditor import Auditor, first_few
 from .recompute import NothingToAudit, Settings
 
@@ -37,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         auditor = Auditor(Settings(options.run_dir, replays=not options.no_replay, named=options.game))
         auditor.run(options.run_dir)
         if options.json is not None:
-            options.json.write_text(json.dumps(to_dict(auditor), indent=1), encoding="utf-8")
+            with naming(options.json):
+                options.json.write_text(json.dumps(to_dict(auditor), indent=1), encoding="utf-8")
     except (NothingToAudit, OSError) as error:
         return fail(error, status=2)
     print(report(auditor))

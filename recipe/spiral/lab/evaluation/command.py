@@ -76,7 +76,7 @@ def run(config: DictConfig) -> int:
         return fail(f"interrupted by {interrupted_by(error)}; the same command goes on with what is left", 130)
     except PromptTooLong as error:
         return fail(f"{error}; what was played is kept, and the same command with that goes on", status=1)
-    except (PlayerFailure, DiskFull, EngineFailure) as error:
+    except (PlayerFailure, DiskFull, EngineFailure, OSError) as error:
         return fail(f"{error}; what was played is kept, the same command goes on", status=1)
     except Exception as error:
         if isinstance(error, ValueError) and "settings" not in locals():

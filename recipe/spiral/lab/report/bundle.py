@@ -20,7 +20,7 @@ from string import Template
 from typing import Any
 
 from ...extras import install
-from ...storage.disk import read_small
+from ...storage.disk import naming, read_small
 from ..drawing.drawn import PAGE_FILES
 
 ASSETS = "assets"
@@ -93,8 +93,12 @@ class Bundle:
                 folder.unlink()
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")  # another process may write the same report
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(file)
+        try:
+            with naming(file):
+                unfinished.write_text(text, encoding="utf-8")
+            unfinished.replace(file)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
     def read(self, name: str, default: Any = None) -> Any:
         """A value that ``write`` wrote; ``default`` where there is none that can be read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,15 @@ def test_the_identity_is_that_of_the_weights(tmp_path: Path) -> None:
     changed = one(str(folder), tmp_path).identity
     assert changed != before and changed["path"] == before["path"]
     assert one({"path": str(folder), "template": "qwen3"}, tmp_path).identity != changed
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_beside_the_weights_is_not_waited_for(tmp_path: Path) -> None:
+    folder = model(tmp_path / "m")
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"w": "model.safetensors"}}')
+    before = one(str(folder), tmp_path).identity
+    os.mkfifo(folder / "other.safetensors")
+    assert one(str(folder), tmp_path).identity == before
 
 
 def test_one_weight_far_inside_a_large_file_may_differ_but_training_changes_all(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ....games import id_of
 from ....opponents.model_files import check_unchanged, missing_files
+from ....players.chat_template import check_ends
 from ....players.seeds import derive_seed
 from ....processes.terminal import visible
 from ....storage.checkpoints import config_file
@@ -96,17 +97,19 @@ def read_tokenizer(folder: Path) -> Any:
     """The tokenizer in a folder.
 
     Raises:
-        ValueError: transformers cannot read it.
+        ValueError: transformers cannot read it, or its chat template does not end.
     """
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # a damaged file can raise anything, also plain Exceptions
         reason = " ".join(str(error).split())[:300]
         raise ValueError(
             f"{folder}: transformers reads no tokenizer there ({type(error).__name__}: {reason})"
         ) from error
+    check_ends(tokenizer, str(folder))
+    return tokenizer
 
 
 def _by_game(games: Any) -> dict[str, dict[str, str]]:
@@ -226,9 +229,8 @@ def weights_identity(model: Path, adapter: Path | None) -> dict[str, Any]:
     identity: dict[str, Any] = {"kind": "model" if adapter is None else "adapter"}
     for part, folder in (("model", model), ("adapter", adapter)):
         if folder is not None:
-            configs = [folder / name for name in _CONFIGS if (folder / name).is_file()]
-            files = [*sorted(folder.glob("*.safetensors")), *configs]
-            identity[part] = {file.name: _digest(file) for file in files}
+            files = [*sorted(folder.glob("*.safetensors")), *(folder / name for name in _CONFIGS)]
+            identity[part] = {file.name: _digest(file) for file in files if file.is_file()}
     return identity
 
 

@@ -1,0 +1,48 @@
+"""A first try of a model's chat template, which is a program of whoever made the model: it may never end, or write more
+than there is memory for, without a word."""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+#: What it may take for one short message: seconds of computing, bytes, and characters of its text.
+SECONDS, MEMORY, LONGEST = 20, 2**32, 10**6
+
+
+def check_ends(tokenizer: Any, place: str) -> None:
+    """Render a message in a copy of this process, which is bounded. Raises ValueError: it took too much; ``place`` says
+    whose template it is. What else is wrong with it is said where prompts are made."""
+    if getattr(tokenizer, "chat_template", None) is None:
+        return
+    status, copy = 0, os.fork()
+    if copy == 0:
+        _render(tokenizer)
+    with suppress(ChildProcessError):  # whoever started this process may have SIGCHLD ignored
+        _, status = os.waitpid(copy, 0)
+    if status:
+        raise ValueError(
+            f"{place}: its chat template does not end, or writes too much: for one word it took more than {SECONDS} s "
+            f"of computing, {MEMORY >> 30} GiB or {LONGEST} characters; use another model, or mend its template"
+        )
+
+
+def _render(tokenizer: Any) -> None:
+    """Ends this process, with status 0 if the template ends."""
+    status = 1
+    try:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+        messages = [{"role": "user", "content": "a"}]
+        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        status = int(len(text) > LONGEST)
+    except MemoryError:
+        pass
+    except BaseException:
+        status = 0
+    finally:
+        os._exit(status)
