@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def check_ends(tokenizer: Any, place: str) -> None:
 def _render(tokenizer: Any) -> None:
     """Ends this process, with status 0 if the template ends."""
     status = 1
+    signal.alarm(30 * SECONDS)  # a lock that another thread held while this process was copied is never released
     try:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
