@@ -37,16 +37,16 @@ def test_a_request_takes_until_the_engine_ended_it(clock: list[float]) -> None:
         clock[0] = 110.0
         given = [output("a-1f3a"), output("b-1f3a", None), output("gone"), output("http-1f3a")]
         assert processor.process_outputs(given, 104.0, None) == "vLLM's" and processed == [(4, 104.0, None)]
-        assert (first.seconds(), second.seconds()) == (4.0, 10.0)
+        assert (first(), second()) == (4.0, 10.0)
         assert processor.process_outputs([output("b-1f3a")], 109.0, None) == "vLLM's"
-        assert (first.seconds(), second.seconds()) == (4.0, 9.0)
-    assert not ends._timers, "of requests that nobody times, and of those that are over, nothing is kept"
+        assert (first(), second()) == (4.0, 9.0)
+    assert not ends._ended, "of requests that nobody times, and of those that are over, nothing is kept"
 
 
 @pytest.mark.parametrize("elsewhere", [3.0, 1e6])
 def test_the_clock_of_an_engine_on_another_machine_says_nothing(clock: list[float], elsewhere: float) -> None:
     processor = SimpleNamespace(request_states=STATES, process_outputs=lambda *given: None)
-    with Ends(processor).timing("a") as timer:
+    with Ends(processor).timing("a") as seconds:
         clock[0] = 110.0
         processor.process_outputs([output("a-1f3a")], elsewhere, None)
-        assert timer.seconds() == 10.0
+        assert seconds() == 10.0

@@ -19,16 +19,13 @@ def check_ends(tokenizer: Any, place: str) -> None:
     whose template it is. What else is wrong with it is said where prompts are made."""
     if getattr(tokenizer, "chat_template", None) is None:
         return
-    status, copy = 0, os.fork()
-    if copy == 0:
+    if (copy := os.fork()) == 0:
         _render(tokenizer)
     with suppress(ChildProcessError):  # whoever started this process may have SIGCHLD ignored
-        _, status = os.waitpid(copy, 0)
-    if status:
-        raise ValueError(
-            f"{place}: its chat template does not end, or writes too much: for one word it took more than {SECONDS} s "
-            f"of computing, {MEMORY >> 30} GiB or {LONGEST} characters; use another model, or mend its template"
-        )
+        if os.waitpid(copy, 0)[1]:
+            most = f"{SECONDS} s of computing, {MEMORY >> 30} GiB or {LONGEST} characters for one word"
+            mend = "use another model, or mend its template"
+            raise ValueError(f"{place}: its chat template does not end, or writes too much: more than {most}; {mend}")
 
 
 def _render(tokenizer: Any) -> None:
@@ -39,12 +36,11 @@ def _render(tokenizer: Any) -> None:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
-        messages = [{"role": "user", "content": "a"}]
-        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        text = tokenizer.apply_chat_template(
+            [{"role": "user", "content": "a"}], add_generation_prompt=True, tokenize=False
+        )
         status = int(len(text) > LONGEST)
-    except MemoryError:
-        pass
-    except BaseException:
-        status = 0
+    except BaseException as error:
+        status = int(isinstance(error, MemoryError))
     finally:
         os._exit(status)

@@ -7,23 +7,10 @@ when with each of its outputs, but keeps it only together with all of its other 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import Any
-
-
-class Timer:
-    """Of one request, in seconds of the clock ``time.monotonic``."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self.ended: float | None = None
-
-    def seconds(self) -> float:
-        """From its beginning to the engine's end; until now, where the engine did not end it, or has another clock."""
-        now = time.monotonic()
-        ended = now if self.ended is None or not self._began <= self.ended <= now else self.ended
-        return ended - self._began
 
 
 class Ends:
@@ -36,22 +23,29 @@ class Ends:
     def __init__(self, processor: Any) -> None:
         self._states = processor.request_states
         self._process = processor.process_outputs
-        self._timers: dict[str, Timer] = {}
+        #: Of the requests that are timed; infinite until the engine ends them.
+        self._ended: dict[str, float] = {}
         processor.process_outputs = self._note
 
     @contextmanager
-    def timing(self, request_id: str) -> Iterator[Timer]:
-        """Within it, the request is timed."""
-        timer = self._timers[request_id] = Timer()
+    def timing(self, request_id: str) -> Iterator[Callable[[], float]]:
+        """Within it, a call gives the seconds from the request's beginning to the engine's end; until now, where the
+        engine did not end it, or has another clock."""
+        began = time.monotonic()
+        self._ended[request_id] = inf
+
+        def seconds() -> float:
+            ended, now = self._ended[request_id], time.monotonic()
+            return (ended if began <= ended <= now else now) - began
+
         try:
-            yield timer
+            yield seconds
         finally:
-            self._timers.pop(request_id, None)
+            self._ended.pop(request_id, None)
 
     def _note(self, outputs: Sequence[Any], timestamp: float, *args: Any, **kwargs: Any) -> Any:
         for output in outputs:
             state = self._states.get(output.request_id)
-            timer = None if state is None else self._timers.get(state.external_req_id)
-            if timer is not None and output.finish_reason is not None:
-                timer.ended = timestamp
+            if state is not None and output.finish_reason is not None and state.external_req_id in self._ended:
+                self._ended[state.external_req_id] = timestamp
         return self._process(outputs, timestamp, *args, **kwargs)

@@ -6,7 +6,6 @@ import verl and vLLM, for nobody.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import ray
@@ -16,10 +15,6 @@ class _Router:
     """Never made."""
 
 
-def _start_nothing(servers: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """verl's call, by which an actor would start."""
-
-
 #: verl makes an actor of every class, but takes one that Ray has made an actor class of as it is.
 NoRouter: Any = ray.remote(_Router)
-NoRouter.remote = _start_nothing
+NoRouter.remote = lambda servers, settings: None  # verl's call, by which an actor would start

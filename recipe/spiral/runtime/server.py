@@ -58,9 +58,9 @@ class ManyRequests(VLLMServer):
         self, prompt_ids: list[int], sampling_params: dict[str, Any], request_id: str, *args: Any, **kwargs: Any
     ) -> TokenOutput:
         """With how long the engine took."""
-        with self.ends.timing(request_id) as timer:
+        with self.ends.timing(request_id) as seconds:
             output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
-        output.extra_fields[ENGINE_SECONDS] = timer.seconds()
+            output.extra_fields[ENGINE_SECONDS] = seconds()
         return output
 
     async def answer(self, sampling_params: Mapping[str, Any], whole: bool = True, **request: Any) -> TokenOutput:
