@@ -1,5 +1,4 @@
-"""A first try of a model's chat template, which is a program of whoever made the model: it may never end, or write more
-than there is memory for, without a word."""
+"""A first try of a model's chat template, a program of the model's makers: it may never end, or fill the memory."""
 
 from __future__ import annotations
 
@@ -23,9 +22,8 @@ def check_ends(tokenizer: Any, place: str) -> None:
         _render(tokenizer)
     with suppress(ChildProcessError):  # whoever started this process may have SIGCHLD ignored
         if os.waitpid(copy, 0)[1]:
-            most = f"{SECONDS} s of computing, {MEMORY >> 30} GiB or {LONGEST} characters for one word"
-            mend = "use another model, or mend its template"
-            raise ValueError(f"{place}: its chat template does not end, or writes too much: more than {most}; {mend}")
+            most = f"more than {SECONDS} s of computing, {MEMORY >> 30} GiB or {LONGEST} characters for one word"
+            raise ValueError(f"{place}: its chat template does not end, or writes too much: {most}; use another model")
 
 
 def _render(tokenizer: Any) -> None:
@@ -36,9 +34,8 @@ def _render(tokenizer: Any) -> None:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
-        text = tokenizer.apply_chat_template(
-            [{"role": "user", "content": "a"}], add_generation_prompt=True, tokenize=False
-        )
+        message = {"role": "user", "content": "a"}
+        text = tokenizer.apply_chat_template([message], add_generation_prompt=True, tokenize=False)
         status = int(len(text) > LONGEST)
     except BaseException as error:
         status = int(isinstance(error, MemoryError))

@@ -28,8 +28,6 @@ _WORKERS = {
 
 #: Of Ray's errors where it starts more slowly than it allows itself, its own or a cluster's.
 _SLOW_RAY = re.compile("node (timed out during|to) startup")
-#: Of Ray's errors where the actor's machine, or that of the trainer, does not answer it any more.
-_NODE_LOST = re.compile("node has (died|crashed)")
 
 
 def says_all(error: BaseException, plain: tuple[type[Exception], ...] = ()) -> bool:
@@ -66,9 +64,9 @@ def _cause_of(error: BaseException, plain: tuple[type[Exception], ...]) -> str:
 
 def death_of(worker: str, error: RayActorError) -> str:
     """Who died, and the sentence of Ray's message that says why; of an actor that could not be made, its own error.
-    Where Ray has given up a machine, it ends the actors there, which did nothing wrong."""
+    Where a machine does not answer Ray any more, it ends the actors there, which did nothing wrong."""
     text = " ".join(str(error).split())
-    if _NODE_LOST.search(text):
+    if re.search("node has (died|crashed)", text):
         return f"Ray lost the machine of the {worker}: its raylet was ended or stopped, or had no time to answer"
     start = max(text.find("Worker exit type"), 0)
     why = text[start : start + 160].rsplit(". ", 1)[0]
