@@ -356,8 +356,8 @@ def test_no_more_requests_than_allowed_are_open_at_a_time(serve: Serve) -> None:
 
 
 def test_waiting_for_a_place_is_no_failure(serve: Serve) -> None:
-    """Ten responses of 0.1 s behind one another, each with a limit of half a second."""
-    who = player(serve(good(after=0.1)), max_concurrency=1, timeout=0.5, total_timeout=0.5)
+    """Ten responses of 0.2 s behind one another, each with a limit of 1.5 s."""
+    who = player(serve(good(after=0.2)), max_concurrency=1, timeout=1.5, total_timeout=1.5)
 
     async def all_at_once() -> list[Response]:
         return await asyncio.gather(*(who.respond(position(index)) for index in range(10)))
@@ -366,7 +366,7 @@ def test_waiting_for_a_place_is_no_failure(serve: Serve) -> None:
 
 
 def test_a_hanging_endpoint_costs_its_own_games_only(serve: Serve) -> None:
-    dead = player(serve(good(after=1.0)), timeout=0.3, total_timeout=0.6, max_concurrency=2)
+    dead = player(serve(good(after=5.0)), timeout=2, total_timeout=4, max_concurrency=2)
     alive = player(serve(good(after=0.01)))
     finished: list[str] = []
 
