@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +12,26 @@ import pytest
 from experiments.command import Failed, run_experiment
 from experiments.result import BadResult
 
+#: Ends an experiment on learning with these arguments, whose run raises an error: the exit status and the only line.
+Ended = Callable[..., tuple[int, str]]
 
-def ended(
-    arguments: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    error: type[BaseException] | None = None,
-) -> tuple[int, str]:
-    """The exit status and the only line of an experiment on learning that fails by an error, if it starts."""
 
-    def run(settings: dict[str, Any], overrides: list[str]) -> Any:
-        assert error is not None, "it starts"
-        raise error("why")
+@pytest.fixture
+def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ended:
+    def end(arguments: list[str], error: type[BaseException] | None = None) -> tuple[int, str]:
+        def run(settings: dict[str, Any], overrides: list[str]) -> Any:
+            assert error is not None, "it starts"
+            raise error("why")
 
-    monkeypatch.setattr(sys, "argv", ["learning", *arguments])
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
-    with pytest.raises(SystemExit) as end:
-        run_experiment("learning", run)
-    [line] = capsys.readouterr().err.splitlines()
-    return int(str(end.value.code)), line
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["learning", *arguments])
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+        with pytest.raises(SystemExit) as exited:
+            run_experiment("learning", run)
+        [line] = capsys.readouterr().err.splitlines()
+        return int(str(exited.value.code)), line
+
+    return end
 
 
 @pytest.mark.parametrize(
@@ -45,16 +47,9 @@ def ended(
     ],
     ids=str,
 )
-def test_a_mistake_is_one_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    said: str,
-) -> None:
+def test_a_mistake_is_one_line(tmp_path: Path, ended: Ended, arguments: list[str], said: str) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.chdir(tmp_path)
-    status, line = ended([argument.format(tmp_path) for argument in arguments], monkeypatch, capsys)
+    status, line = ended([argument.format(tmp_path) for argument in arguments])
     assert status == 2 and line.startswith(f"spiral: {said.replace('{}', str(tmp_path))}")
 
 
@@ -63,11 +58,5 @@ def test_a_mistake_is_one_line(
     [(ValueError, 2), (BadResult, 1), (Failed, 1), (ImportError, 1), (KeyboardInterrupt, 130)],
     ids=str,
 )
-def test_how_it_ends(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    error: type[BaseException],
-    status: int,
-) -> None:
-    assert ended(["-cn", "kuhn", f"work={tmp_path}"], monkeypatch, capsys, error)[0] == status
+def test_how_it_ends(tmp_path: Path, ended: Ended, error: type[BaseException], status: int) -> None:
+    assert ended(["-cn", "kuhn", f"work={tmp_path}"], error)[0] == status
