@@ -104,20 +104,12 @@ def speed(probe: Probe) -> None:
             phases = peaks(seen, [(step.time, seconds_of(step)) for step in run.steps()])
             probe.figure("largest memory in use by phase, GiB", phases)
             probe.figure(MEMORY, _memory(config, phases, model))
-    if "fast" not in table:
-        raise StageFailed("without the fast run's games the engine alone has none to play")
-    _check_games(probe, runs["fast"], size)
-    games = games_of(runs["fast"].folder, STEPS)
-    if alone is None:
-        return
-    if not probe.on_cpu:
-        alone.engine.wake_up()
-    for name, row in _alone(alone, games, size.alone).items():
-        row["times as long as fast"] = row["play s"] / table["fast"]["play s"]
-        table[name] = row
-        probe.figure(TABLE, table)
-    efficiency = table["alone, at once"]["times as long as fast"]
-    probe.check("the engine alone played the same games", 0 < efficiency < 2, f"efficiency {efficiency:.2f}")
+        if "fast" not in table:
+            raise StageFailed("without the fast run's games the engine alone has none to play")
+        if name == "fast":
+            _check_games(probe, run, size)
+            if alone is not None:
+                _alone(probe, alone, games_of(run.folder, STEPS), size.alone, table)
 
 
 def _size(probe: Probe) -> Size:
@@ -186,18 +178,24 @@ def _of_run(run: Training, model: Path, fast: Mapping[str, float] | None) -> dic
     }
 
 
-def _alone(alone: Alone, games: list[Game], few: int) -> dict[str, dict[str, float]]:
-    """Rows of the table: the engine alone, on the games of a run."""
+def _alone(probe: Probe, alone: Alone, games: list[Game], few: int, table: dict[str, dict[str, float]]) -> None:
+    """Rows of the table: the engine alone, on the games of the fast run. Then it sleeps again."""
+    if not probe.on_cpu:
+        alone.engine.wake_up()
     alone.seconds([game[:1] for game in games[:few]], at_once)  # warm
-    rows = {}
     for name, play, played in (
         ("alone, at once", at_once, games),
         ("alone, lock step", lock_step, games),
         ("alone, one by one", one_by_one, games[:few]),
     ):
         tokens = _answered(played) / alone.seconds(played, play)[0]
-        rows[name] = {"play s": _answered(games) / tokens, "tokens/s in play": tokens}
-    return rows
+        seconds, fast = _answered(games) / tokens, table["fast"]["play s"]
+        table[name] = {"play s": seconds, "tokens/s in play": tokens, "times as long as fast": seconds / fast}
+        probe.figure(TABLE, table)
+    if not probe.on_cpu:
+        alone.engine.sleep(1)
+    efficiency = table["alone, at once"]["times as long as fast"]
+    probe.check("the engine alone played the same games", 0 < efficiency < 2, f"efficiency {efficiency:.2f}")
 
 
 def _answered(games: list[Game]) -> int:

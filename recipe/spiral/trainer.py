@@ -31,13 +31,13 @@ from .training.group_baselines import GroupBaselines
 from .training.in_flight import InFlight
 from .training.launched import Launch, Launched, launch
 from .training.metrics import training_metrics, validation_metrics
-from .training.mini_batches import deal, ranks_of, rows_at_once
+from .training.mini_batches import deal, policy_ranks, rows_at_once
 from .training.rows import GRPO, RAE, RowFacts, Rows, keep, register
 from .training.run_state import RunState
 from .training.speed import speed_metrics
 from .training.step import Accounting, Step, account
 from .training.turn_batches import NO_ROWS, TurnBuffer
-from .workers.engine import opposition
+from .workers.engine import opponent_engines
 from .workers.engine.resuming import client_of
 from .workers.mini_batch_worker import MINI_BATCHES
 from .workers.policy_worker import Kinds, use_our_workers
@@ -71,14 +71,14 @@ class SpiralTrainer:
         ours = {RAE, GRPO, *([config.algorithm.adv_estimator] * (objective is not None))}
         register(ours, lambda: self._facts)  # verl asks within _compute_advantage
         #: The engine of opponents that the run serves itself.
-        self.opponents: opposition.OpponentEngine | None = None
+        self.opponents: opponent_engines.OpponentEngine | None = None
         #: What measures the policy at each validation.
         self.exact: list[Callable[[], extensions.Measured]] = []
         self._alarms: list[str] = []
         self._stopped_by: str | None = None
         self._interrupted = False
         if self.state.league.served and has_adapter(config):
-            opposition.make_room(config, self.state.league.served)
+            opponent_engines.make_room(config, self.state.league.served)
         super().__init__(config)  # type: ignore[call-arg]
 
     # -- launching -----------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class SpiralTrainer:
         """While the policy's engine sleeps, the opponents' take their part of the devices."""
         league = self.state.league
         if league.served:
-            self.opponents = opposition.start(self.config, self, league.served, has_adapter(self.config), slot_class())
+            self.opponents = opponent_engines.start(self, league.served, has_adapter(self.config), slot_class())
             league.engine = self.opponents
             self.opponents.sleep()
         for extension in extensions.loaded():
@@ -178,7 +178,7 @@ class SpiralTrainer:
         (games, launches), objective = self._played(), self.accounting.objective
         baselines = self._baselines(games)
         self.current = step = account(self.global_steps, games, launches, batch.keys, baselines, self.accounting)
-        ranks, mini_batches = ranks_of(self.actor_rollout_wg), int(self.config.num_mini_batches)
+        ranks, mini_batches = policy_ranks(self.actor_rollout_wg), int(self.config.num_mini_batches)
         together = 1 if objective is None else objective.together
         multiple = ranks * mini_batches * rows_at_once(self.config.actor_rollout_ref) * together
         end = self.tokenizer.eos_token_id  # type: ignore[attr-defined]
@@ -248,9 +248,8 @@ class SpiralTrainer:
         self._show("train", step.number, step.games)
         self._alarms = [alarm for watcher in watchers for alarm in watcher.step(metrics)]
         why = next((watcher.stop for watcher in watchers if watcher.stop), "")
-        self._interrupted = (Path(self.config.run_dir) / STOP).exists()
-        if self._interrupted:
-            why = "a signal"
+        if (Path(self.config.run_dir) / STOP).exists():
+            self._interrupted, why = True, "a signal"
         if why and self.global_steps < self.total_training_steps:
             self._stopped_by = f"stopped after step {step.number} by {why}"
             self.total_training_steps = self.global_steps  # verl's loop ends after this step

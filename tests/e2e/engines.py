@@ -25,7 +25,7 @@ from verl.workers.rollout.router import get_router_handle
 from recipe.spiral.opponents.engine_settings import EngineSettings
 from recipe.spiral.runtime.client import DirectClient
 from recipe.spiral.runtime.server import FastReplica, FastSlotReplica
-from recipe.spiral.workers.engine.opposition import AdapterEngine
+from recipe.spiral.workers.engine.opponent_engines import AdapterEngine
 from recipe.spiral.workers.engine.slots import SlotEngine, own_devices
 from recipe.spiral.workers.policy_worker import PolicyWorker
 

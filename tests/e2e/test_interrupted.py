@@ -116,7 +116,7 @@ def test_a_run_that_is_told_to_end_saves_a_checkpoint_first(tmp_path: Path, mode
     run = Run(tmp_path / "run", *overrides)
     runs.append(run)
     run.wait_for(r"^step +2/2000 ")
-    run.signal(signal.SIGTERM)
+    os.killpg(run.process.pid, signal.SIGTERM)  # as `timeout` does
     assert run.wait() == 130
     step = latest(tmp_path / "run" / "checkpoints")
     assert step is not None and 2 <= step < 1000

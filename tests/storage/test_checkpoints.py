@@ -22,7 +22,7 @@ from recipe.spiral.storage.checkpoints import (
     latest,
     missing_parts,
     name_latest,
-    ranks_of,
+    ranks_saved,
     read_state,
     reference_file,
     seal,
@@ -268,7 +268,7 @@ def test_a_checkpoint_of_another_number_of_ranks_is_refused_with_both(tmp_path: 
 def test_a_note_of_any_number_of_ranks_is_read(tmp_path: Path, noted: str, ranks: int) -> None:
     folder = save(tmp_path, 10, ranks=2)
     (folder / "actor" / "fsdp_config.json").write_text(f'{{"world_size": {noted}}}')
-    assert ranks_of(folder) == ranks and (ranks == 2) == (not missing_parts(folder, ranks_of(folder)))
+    assert ranks_saved(folder) == ranks and (ranks == 2) == (not missing_parts(folder, ranks_saved(folder)))
 
 
 def test_state_survives(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ..opponents.league import League, given
 from ..opponents.members import snapshot_step
 from ..opponents.model_files import check_unchanged, is_hub_id
 from ..players.seats import BASE
-from ..processes.runtime import ranks_of
+from ..processes.runtime import engine_ranks
 from ..rollouts.schedule import parse_games, validated_games
 from ..rollouts.validation_opponents import matches
 from ..storage.disk import read_small
@@ -61,7 +61,7 @@ def _check_engine(config: DictConfig, models: int) -> None:
         return
     rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
     merged = ChainMap(config.opponent_engine.rollout, rollout)
-    devices, ranks = trainer.n_gpus_per_node * trainer.nnodes, ranks_of(merged)
+    devices, ranks = trainer.n_gpus_per_node * trainer.nnodes, engine_ranks(merged)
     if devices % ranks:
         raise ValueError(
             f"opponent_engine.rollout.tensor_model_parallel_size={merged['tensor_model_parallel_size']}: an engine "

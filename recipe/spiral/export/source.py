@@ -20,7 +20,7 @@ from ..storage.checkpoints import (
     folder_of,
     latest,
     missing_parts,
-    ranks_of,
+    ranks_saved,
     read_state,
     steps,
 )
@@ -69,7 +69,7 @@ class Source:
             raise ExportError(f"{folder}: must be a checkpoint's folder, global_step_{'<n>' if step is None else step}")
         if missing := _missing(folder):
             raise BrokenCheckpoint(
-                f"checkpoint {folder} is not whole ({ranks_of(folder)} rank(s)): missing {', '.join(missing)}"
+                f"checkpoint {folder} is not whole ({ranks_saved(folder)} rank(s)): missing {', '.join(missing)}"
             )
         home = path if config_file(path).is_file() else folder.parents[1]
         file = config_file(home)
@@ -81,7 +81,7 @@ class Source:
             raise ExportError(
                 f"--reference: {folder} has no reference policy, which needs ref_update_freq in training; leave it out"
             )
-        return cls(folder, int(number), ranks_of(folder), home.name, config, reference)
+        return cls(folder, int(number), ranks_saved(folder), home.name, config, reference)
 
     def check_files(self) -> None:
         """Check that no file is a link to somewhere else, and that the weights, which are read, are what was written.
@@ -151,6 +151,6 @@ def _of_run(run: Path, step: int | None) -> Path:
 
 def _missing(folder: Path) -> list[str]:
     """The missing parts that an export needs. It needs no critic."""
-    parts = [part for part in missing_parts(folder, ranks_of(folder)) if not part.startswith(f"{CRITIC}/")]
+    parts = [part for part in missing_parts(folder, ranks_saved(folder)) if not part.startswith(f"{CRITIC}/")]
     texts = [f"{HUGGINGFACE}/{name}" for name in ("config.json", "tokenizer_config.json")]
     return parts + [name for name in texts if not (folder / name).is_file()]

@@ -67,7 +67,7 @@ def in_a_copy(config: Any) -> bool:
     return bool(config.runtime == FAST and config.global_profiler.tool != "nsys")
 
 
-def ranks_of(rollout: Any) -> int:
+def engine_ranks(rollout: Any) -> int:
     """Devices of one engine with these settings of a rollout."""
     return math.prod(int(rollout[f"{kind}_parallel_size"]) for kind in ("tensor_model", "data", "pipeline_model"))
 
@@ -77,7 +77,7 @@ def engine_devices(config: Any) -> tuple[int, int]:
     rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
     # with separate_async the engines have devices of their own
     devices = int(rollout.nnodes) * int(rollout.n_gpus_per_node) or int(trainer.n_gpus_per_node) * int(trainer.nnodes)
-    return devices, ranks_of(rollout)
+    return devices, engine_ranks(rollout)
 
 
 def rollout_processes(config: Any) -> int:

@@ -96,6 +96,7 @@ class TrainerProcess:
         status = 1
         try:
             end_with_parent()
+            os.setsid()  # a terminal and `timeout` send signals to a whole group, where Ray would end at once
             _leave_signals_to_the_parent()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
             tempfile.tempdir = None  # the parent has asked for it already
@@ -157,7 +158,7 @@ def _copy_of_stderr() -> TextIO:
 
 
 def _leave_signals_to_the_parent() -> None:
-    """A terminal sends Ctrl-C to this process, too. SIGTERM comes from the parent, and ends it at once."""
+    """SIGTERM comes from the parent, and ends this process at once."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -12,7 +12,7 @@ from verl.workers.rollout.replica import RolloutReplicaRegistry, TokenOutput
 from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind
 
-from ..processes.runtime import ranks_of
+from ..processes.runtime import engine_ranks
 from ..rollouts.pace import ENGINE_SECONDS
 from ..workers.engine.slot_server import SlotReplica, SlotServer
 from ..workers.engine.vllm import MOST_CALLS, VLLMReplica, VLLMServer
@@ -142,7 +142,7 @@ def start_servers(config: DictConfig) -> None:
         return
     platform = get_platform()
     variables = {**dict.fromkeys(platform.ray_noset_envvars(), "1"), **platform.rollout_env_vars()}
-    for rank in range(trainer.n_gpus_per_node // ranks_of(rollout)):
+    for rank in range(trainer.n_gpus_per_node // engine_ranks(rollout)):
         name = f"vllm_server_{rank}_0"
         server = servers.start(name, runtime_env={"env_vars": variables}, max_concurrency=MOST_CALLS)
         if not rollout.agent.num_workers:

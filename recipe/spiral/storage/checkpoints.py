@@ -113,7 +113,7 @@ def reference_file(folder: Path, ranks: int, rank: int) -> Path:
     return folder / f"model_world_size_{ranks}_rank_{rank}.pt"
 
 
-def ranks_of(folder: Path) -> int:
+def ranks_saved(folder: Path) -> int:
     """The number of ranks that wrote a checkpoint, from verl's note, or else from the files' names."""
     try:
         noted = json.loads(read_small(folder / "actor" / "fsdp_config.json"))
@@ -233,7 +233,7 @@ def latest(checkpoints: Path) -> int | None:
     tracker = checkpoints / TRACKER
     if not os.path.lexists(tracker) and (checkpoints / UNFINISHED).is_dir():
         folders = {step: checkpoints / f"global_step_{step}" for step in steps(checkpoints)}
-        return max((step for step, at in folders.items() if not missing_parts(at, ranks_of(at))), default=None)
+        return max((step for step, at in folders.items() if not missing_parts(at, ranks_saved(at))), default=None)
     try:
         text = read_small(tracker).decode("ascii").strip()
         return int(text) if text.isdecimal() else None
@@ -255,7 +255,7 @@ def check_intact(folder: Path, ranks: int, critic: bool = False) -> None:
     """Check that a checkpoint can be resumed from, its weights included. Raises BrokenCheckpoint: it cannot; the
     message names what is wrong, and an older checkpoint that is whole."""
     noted = ("actor/fsdp_config.json",)
-    if folder.is_dir() and (before := ranks_of(folder)) != ranks and not changed(folder, noted):
+    if folder.is_dir() and (before := ranks_saved(folder)) != ranks and not changed(folder, noted):
         raise BrokenCheckpoint(
             f"trainer.n_gpus_per_node x trainer.nnodes={ranks}: cannot go on from {folder}, which was written by "
             f"{before} rank(s); take as many, or {_AFRESH}"
@@ -320,7 +320,7 @@ def check_none(checkpoints: Path) -> None:
     """
     tracker = checkpoints / TRACKER
     folders = [checkpoints / f"global_step_{step}" for step in reversed(steps(checkpoints))]
-    whole = next((folder for folder in folders if not _wrong(folder, ranks_of(folder), critic=False)), None)
+    whole = next((folder for folder in folders if not _wrong(folder, ranks_saved(folder), critic=False)), None)
     if whole is not None:
         step = whole.name.removeprefix("global_step_")
         raise BrokenCheckpoint(

@@ -39,7 +39,7 @@ def rows_at_once(config: Any) -> int:
     return math.lcm(*(int(size) for size in sizes if size))
 
 
-def ranks_of(workers: Any) -> int:
+def policy_ranks(workers: Any) -> int:
     """How many ranks get a part of a batch each: verl's data-parallel ranks of the policy. Its worker group remembers
     what they answered."""
     known, mesh = workers._dispatch_info, "actor"

@@ -16,9 +16,9 @@ from verl.workers.rollout.replica import RolloutMode
 
 from recipe.spiral.opponents.engine_settings import EngineSettings
 from recipe.spiral.players.seats import BASE
-from recipe.spiral.workers.engine import opposition, slots
+from recipe.spiral.workers.engine import opponent_engines, slots
 from recipe.spiral.workers.engine.host_memory import HostMemory, free_memory
-from recipe.spiral.workers.engine.opposition import AdapterEngine
+from recipe.spiral.workers.engine.opponent_engines import AdapterEngine
 from recipe.spiral.workers.engine.slots import SlotEngine, deal, model_config, rollout_config, shared_devices
 
 
@@ -35,7 +35,7 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
     ray = SimpleNamespace(get=get, wait=lambda calls, num_returns, timeout: None)
     monkeypatch.setattr(slots, "ray", ray)
-    monkeypatch.setattr(opposition, "ray", ray)
+    monkeypatch.setattr(opponent_engines, "ray", ray)
 
 
 MEMORY = HostMemory("node", free=100, weights=10)

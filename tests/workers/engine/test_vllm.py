@@ -17,9 +17,9 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from recipe.spiral.players.seats import BASE
 from recipe.spiral.processes.engine_failure import RUN_DIR, EngineFailure, Printed
-from recipe.spiral.workers.engine import opposition
+from recipe.spiral.workers.engine import opponent_engines
 from recipe.spiral.workers.engine.adapters import AdapterError
-from recipe.spiral.workers.engine.opposition import AdapterEngine
+from recipe.spiral.workers.engine.opponent_engines import AdapterEngine
 from recipe.spiral.workers.engine.vllm import Busy, Closed, VLLMServer
 from tests.workers.engine.fakes import Engine
 
@@ -161,7 +161,7 @@ def test_a_member_may_leave_the_pool_while_the_policys_servers_sleep(
     made = [server(max_loras=3), server(max_loras=3)]
     with asyncio.Runner() as runner:
         monkeypatch.setattr(
-            opposition, "ray", SimpleNamespace(get=lambda calls, timeout: [runner.run(call) for call in calls])
+            opponent_engines, "ray", SimpleNamespace(get=lambda calls, timeout: [runner.run(call) for call in calls])
         )
 
         def play(*names: str) -> None:

@@ -21,7 +21,7 @@ from verl.plugin.platform import get_platform
 from verl.workers.rollout.replica import RolloutMode
 
 from ...opponents.engine_settings import EngineSettings
-from ...processes.runtime import ranks_of
+from ...processes.runtime import engine_ranks
 from .host_memory import HostMemory
 
 #: Ranks of the opponents' replicas count from here. Names, sockets and seeds follow from ranks, and the policy's
@@ -70,7 +70,7 @@ class SlotEngine:
             TimeoutError: they do not start.
         """
         rollout, model = rollout_config(config, settings), model_config(config)
-        ranks = ranks_of(rollout)
+        ranks = engine_ranks(rollout)
         replicas = [
             replica(
                 replica_rank=FIRST_RANK + slot,

@@ -72,13 +72,13 @@ class AdapterEngine:
 OpponentEngine = SlotEngine | AdapterEngine
 
 
-def start(config: DictConfig, trainer: Any, models: int, lora: bool, slot: Callable[..., Any]) -> OpponentEngine:
+def start(trainer: Any, models: int, lora: bool, slot: Callable[..., Any]) -> OpponentEngine:
     """Serve so many models in a step beside the policy, whose engines have been started and sleep. ``slot`` is the
     class of engines of their own."""
     if lora:
         return AdapterEngine(trainer.llm_server_manager.get_replicas())
-    settings = EngineSettings(models, **config.opponent_engine)
-    return SlotEngine.start(config, settings, trainer.actor_rollout_wg.workers, slot)
+    settings = EngineSettings(models, **trainer.config.opponent_engine)
+    return SlotEngine.start(trainer.config, settings, trainer.actor_rollout_wg.workers, slot)
 
 
 def make_room(config: DictConfig, models: int) -> None:
