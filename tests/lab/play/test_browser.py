@@ -157,6 +157,7 @@ def test_a_game_is_played_to_its_end_by_buttons(
     assert page.locator("#status").inner_text() == headline
     assert page.locator("#text summary").inner_text() == "The whole game in words"
     assert "-" not in page.locator("#rewards").inner_text(), "a minus is one"
+    assert not page.locator("#responses").is_visible(), "nobody has written anything"
     assert page.locator("#moves li").count() == len(record.turns)
     assert record.players[int(role)] == "human"
     status, printed = table.end()

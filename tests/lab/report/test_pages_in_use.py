@@ -230,3 +230,21 @@ def test_the_usual_metrics_begin_with_the_exact_ones(page: Page, tmp_path: Path)
         "actor/grad_norm",
         "games/TicTacToe/p0/win",
     ]
+
+
+def test_the_figures_under_the_pointer_say_of_which_step_or_hour_they_are(page: Page, tmp_path: Path) -> None:
+    clock = iter((0.0, 10.0, 25.0))
+    file = MetricsFile(tmp_path / "run", clock=lambda: next(clock))
+    for step in (1, 2, 3):
+        file.log({"turns/entropy": step / 7}, step)
+    (tmp_path / "run" / "config.yaml").write_text("trainer: {}\n")
+    RunReport(tmp_path / "run", tmp_path / "report").renew()
+    show(page, tmp_path / "report", "metrics.html")
+    for axis, said in (("step", "step 3"), ("hours", "0.00694 hours")):
+        page.select_option("#axis", axis)
+        wait_until(page, "document.querySelector('.plot').dataset.drawn")
+        page.hover(".plot .point >> nth=2", force=True)
+        wait_until(page, "document.querySelectorAll('.hoverlayer text').length === 2")
+        assert page.locator(".hoverlayer text").all_text_contents()[0] == said
+        page.mouse.move(0, 0)
+        wait_until(page, "!document.querySelector('.hoverlayer text')")

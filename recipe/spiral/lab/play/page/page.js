@@ -75,6 +75,7 @@ function show(now) {
   text("complaint", now.complaint);
   if (!before || before.question !== now.question || before.phase !== now.phase) showActions(now);
   at("responses").checked = choice ?? now.responses;
+  at("responses").parentElement.hidden = !now.moves.some((move) => move.response);
   document.querySelector("main").classList.toggle("no-responses", !at("responses").checked);
   showMoves(now);
   if (now.end) {

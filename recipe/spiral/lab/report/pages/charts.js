@@ -101,7 +101,7 @@ function baseLayout({ share = false, zero = false, x = view.hours ? "hours" : "s
   return {
     margin: { l: 44, r: 12, t: 8, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("ink") },
-    xaxis: { ...axis, showgrid: false, title: { text: x, font: { size: 11, color: colour("soft") }, standoff: 6 }, nticks: 7 },
+    xaxis: { ...axis, showgrid: false, unifiedhovertitle: { text: view.hours ? "%{x:.3~r} hours" : "step %{x:,}" }, title: { text: x, font: { size: 11, color: colour("soft") }, standoff: 6 }, nticks: 7 },
     yaxis: { ...axis, tickformat: share ? ".2~%" : null, rangemode: zero || share ? "tozero" : "normal", range, nticks: 6 },
     showlegend: false, hovermode: "x unified", dragmode: touch ? false : "zoom",
     hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { size: 12, color: colour("ink") }, namelength: -1 },
