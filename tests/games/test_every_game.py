@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -102,6 +103,16 @@ def test_the_same_seed_gives_the_same_game_among_a_hundred_others(game_id: str) 
 def test_different_seeds_give_different_games() -> None:
     for game_id in ("KuhnPoker", "LiarsDice", "SimpleNegotiation", "TruthAndDeception", "DontSayIt", "Snake"):
         assert len({make(game_id, seed).render() for seed in range(20)}) > 4
+
+
+@pytest.mark.parametrize("game_id", OWN_GAMES)
+def test_what_people_see_of_a_game_is_in_words(game_id: str) -> None:
+    """And no list, tuple or None of Python's."""
+    game = make(game_id, 3)
+    shown = [game.render()]
+    for _ in playout(game, random.Random(3)):
+        shown.append(game.render())
+    assert not re.search(r"\b(None|True|False)\b|[\[({][\[({'\"]|\[\d+, |\[\]|\(\d+, ", "\n".join(shown))
 
 
 @needs_words

@@ -78,4 +78,4 @@ class DontSayIt(TalkGame):
         self.secrets[player] = "xylophone"
 
     def render(self) -> str:
-        return self.show(f"Don't say it, secrets {self.secrets}, winner {self.winner}")
+        return self.show("Player 0's secret word is '{}', player 1's is '{}'.".format(*self.secrets))

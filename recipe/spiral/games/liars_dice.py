@@ -82,6 +82,18 @@ class LiarsDice(Game):
             "quantity than the last bid, or the same quantity and a higher face. Calling the last bid: with fewer such "
             "dice the bidder loses a die, else the caller; the loser starts the next round. Without dice you lose."
         ]
+        dice = (
+            f"Your dice: {' '.join(map(str, self.dice[player]))}. The opponent has {self.counts[1 - player]}, "
+            f"a bid's quantity is at most {sum(self.counts)}."
+        )
+        lines += self._rounds(names, dice)
+        highest = bool(self.bids) and self.bids[-1] == (sum(self.counts), 6)
+        forms = ["[bid: quantity, face]"] * (not highest) + [CALL] * bool(self.bids)
+        lines.append(f"Answer with {' or '.join(forms)}.")
+        return "\n".join(lines)
+
+    def _rounds(self, names: tuple[str, str], dice: str) -> list[str]:
+        lines = []
         if self.event:
             caller, (quantity, face), there_were = self.event
             bidder, loser = names[1 - caller], names[caller if there_were >= quantity else 1 - caller]
@@ -89,19 +101,12 @@ class LiarsDice(Game):
                 f"Last round: {bidder} bid {quantity} x {face}, {names[caller]} called, there were {there_were}: "
                 f"{loser} lost a die."
             )
-        lines.append(
-            f"Your dice: {' '.join(map(str, self.dice[player]))}. The opponent has {self.counts[1 - player]}, "
-            f"a bid's quantity is at most {sum(self.counts)}."
-        )
         bids = ", ".join(f"{quantity} x {face}" for quantity, face in self.bids)
-        lines.append(f"Bids in turn, {names[self.starter]} first: {bids or 'none yet'}")
-        highest = bool(self.bids) and self.bids[-1] == (sum(self.counts), 6)
-        forms = ["[bid: quantity, face]"] * (not highest) + [CALL] * bool(self.bids)
-        lines.append(f"Answer with {' or '.join(forms)}.")
-        return "\n".join(lines)
+        return [*lines, dice, f"Bids in turn, {names[self.starter]} first: {bids or 'none yet'}"]
 
     def change_private(self, player: int) -> None:
         self.dice[player][:] = [face % len(FACES) + 1 for face in self.dice[player]]
 
     def render(self) -> str:
-        return f"Liar's dice, dice {self.dice}, player {self.starter} started, bids {self.bids}, last call {self.event}"
+        dice = [f"Player {player} has {' '.join(map(str, own)) or 'no dice'}." for player, own in enumerate(self.dice)]
+        return "\n".join(self._rounds(("player 0", "player 1"), "\n".join(dice)))

@@ -76,4 +76,8 @@ class PigDice(Game):
         )
 
     def render(self) -> str:
-        return f"Pig, scores {self.scores}, round sum {self.round_sum}, round {self.rounds_played + 1}; {self.event}"
+        last = f" Last: player {self.event[0]} {self.event[1]}." if self.event else ""
+        return (
+            f"Player 0's score: {self.scores[0]}. Player 1's: {self.scores[1]}.\n"
+            f"Sum of round {self.rounds_played + 1}: {self.round_sum}.{last}"
+        )

@@ -132,4 +132,9 @@ class SimpleBlindAuction(TalkGame):
             self.bids[0] = [bid + 1 for bid in self.bids[0]]
 
     def render(self) -> str:
-        return self.show(f"Blind auction, values {self.values}, bids {self.bids}")
+        lines = [
+            f"{what} player {player}: {', '.join(f'item {item} {number}' for item, number in enumerate(numbers))}"
+            for what, rows in (("Worth to", self.values), ("Bids of", self.bids))
+            for player, numbers in enumerate(rows)
+        ]
+        return self.show("\n".join(lines))

@@ -139,13 +139,11 @@ class SimpleNegotiation(TalkGame):
         return compare(*self.gains)
 
     def observation(self, player: int) -> str:
-        goods, values = self.goods[player], self.values[player]
-        mine = ", ".join(f"{count} {name} (worth {values[name]} each)" for name, count in goods.items())
         lines = [
             "Negotiation. Trade so that the value of your goods grows more than the value of the opponent's does: "
             f"each values goods by private numbers. {self.terms}",
             f"Turn {len(self.history) + 1} of {self.max_turns}. "
-            f"Your goods: {mine}. Your gain so far: {self.gains[player]:+d}.",
+            f"Your goods: {self._mine(player)}. Your gain so far: {self.gains[player]:+d}.",
             *self.talk(player),
         ]
         if self.offer and player == self.current_player:
@@ -154,12 +152,16 @@ class SimpleNegotiation(TalkGame):
                 + (f"{ACCEPT} or {DENY}" if ACCEPT in self._answers() else f"You lack the goods to accept it. {DENY}")
                 + ", or anything else, which denies it too."
             )
-        first, second, *_ = goods
+        first, second, *_ = self.goods[player]
         lines.append(
             f"Answer with a message (up to {LONGEST_MESSAGE} bytes of UTF-8) or an offer, or both: "
             f"[offer: 3 {first} -> 2 {second}] gives 3 {first} for 2 {second}; you must have what you give."
         )
         return "\n".join(lines)
+
+    def _mine(self, player: int) -> str:
+        values = self.values[player]
+        return ", ".join(f"{count} {name} (worth {values[name]} each)" for name, count in self.goods[player].items())
 
     def change_private(self, player: int) -> None:
         self.values[player] = {name: value + 1 for name, value in self.values[player].items()}
@@ -167,7 +169,9 @@ class SimpleNegotiation(TalkGame):
             self.goods[player] = {name: count + 1 for name, count in self.goods[player].items()}
 
     def render(self) -> str:
-        return self.show(f"Negotiation\ngoods {self.goods}, values {self.values}, gains {self.gains}")
+        return self.show(
+            "\n".join(f"Player {player}: {self._mine(player)}. Gain: {self.gains[player]:+d}." for player in (0, 1))
+        )
 
 
 def _has(goods: Mapping[str, int], wanted: Mapping[str, int]) -> bool:

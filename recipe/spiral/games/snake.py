@@ -119,6 +119,6 @@ class Snake(Game):
 
     def render(self) -> str:
         return (
-            f"{self._board(0)}\nstep {self.time} of {self.steps}, apples eaten {self.eaten}, alive {self.alive}, "
-            f"choices {self.choices}"
+            f"{self._board(0)}\nStep {self.time} of {self.steps}. Apples eaten: player 0 (@) {self.eaten[0]}, "
+            f"player 1 (X) {self.eaten[1]}.{''.join(f' Player 0 chose {choice}.' for choice in self.choices)}"
         )

@@ -78,6 +78,5 @@ class TruthAndDeception(TalkGame):
             self.correct ^= 1
 
     def render(self) -> str:
-        return self.show(
-            f"Truth and deception, facts {self.facts}, true is fact {self.correct + 1}, guess {self.guess}"
-        )
+        known = [f"Fact {at + 1} ({'true' if at == self.correct else 'false'}): {self.facts[at]}" for at in (0, 1)]
+        return self.show("\n".join([*known, *([] if self.guess is None else [f"The guess: fact {self.guess + 1}"])]))

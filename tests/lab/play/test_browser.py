@@ -150,10 +150,14 @@ def test_a_game_is_played_to_its_end_by_buttons(
         assert {*cards.all_inner_texts()} < {"J", "Q", "K"} and cards.count() == 2, "all is shown at the end"
     else:
         squares = page.locator("#table .board td").all_inner_texts()
+        assert page.locator("#table .board td.new").all_inner_texts()[-1:] in (["X"], ["O"]), "the last move"
         assert squares.count("X") + squares.count("O") == len(record.turns)
     mine, others = (record.rewards[int(role)], record.rewards[1 - int(role)])
     headline = "You won." if mine > others else "You lost." if mine < others else "A draw."
     assert page.locator("#status").inner_text() == headline
+    assert page.locator("#text summary").inner_text() == "The whole game in words"
+    assert "-" not in page.locator("#rewards").inner_text(), "a minus is one"
+    assert not page.locator("#responses").is_visible(), "nobody has written anything"
     assert page.locator("#moves li").count() == len(record.turns)
     assert record.players[int(role)] == "human"
     status, printed = table.end()

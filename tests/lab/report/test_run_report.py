@@ -130,13 +130,22 @@ def test_opponents_are_counted_from_the_policys_side(run: Path, tmp_path: Path) 
     report = RunReport(run, tmp_path / "report")
     report.renew()
     pool = report.bundle.read("pool")
-    assert pool["opponents"] == ["step_000000"] and pool["kinds"] == ["pool"]
+    assert pool["opponents"] == ["step_000000"]
     records = [game for game in RecordFolder(run / "games").read("train") if game.opponent == "pool"]
     wins = sum(game.result(game.trainable[0]) == "win" for game in records)
     assert sum(row[0][0] for row in pool["results"]) == wins
     assert sum(sum(row[0]) for row in pool["results"]) == len(records) == 48
     assert {name for name, *_ in pool["ratings"]} == {"step_000000"} | {f"policy, step {step}" for step in range(1, 7)}
     assert all(low <= value <= high for _, value, low, high, _ in pool["ratings"])
+
+
+def test_ratings_of_opponents_that_nobody_compares_are_no_list_of_names(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", steps=1, per_step=4, opponents=("step_000000",))
+    write_run(run, steps=2, first=2, per_step=4, opponents=("step_000004",))
+    report = RunReport(run, tmp_path / "report")
+    report.renew()
+    pool = report.bundle.read("pool")
+    assert not pool["ratings"] and "met none of the opponents" in pool["note"] and "step" not in pool["note"]
 
 
 def test_branches_are_listed_and_are_in_no_result(tmp_path: Path) -> None:

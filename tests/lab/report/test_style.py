@@ -50,3 +50,17 @@ def test_what_is_written_can_be_read(scheme: str, file: Path, written: str, grou
     colours = schemes(file)[scheme]
     found = {(name, on): contrast(colours[name], colours[on]) for name in written.split() for on in grounds.split()}
     assert {pair: round(value, 2) for pair, value in found.items() if value < LEAST} == {}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_figures_of_heat_maps_can_be_read(scheme: str) -> None:
+    colours = schemes(REPORT)[scheme]
+    [opacity] = re.findall(r"ygap: 3, opacity: ([.\d]+)", REPORT.with_name("charts.js").read_text())
+
+    def on_card(name: str) -> str:
+        parts = [[int(colours[one][at : at + 2], 16) for at in (0, 2, 4)] for one in (name, "card")]
+        return "".join(
+            f"{round(float(opacity) * up + (1 - float(opacity)) * down):02x}" for up, down in zip(*parts, strict=True)
+        )
+
+    assert all(contrast(colours["ink"], on_card(name)) >= LEAST for name in ("win", "loss", "tint", "p0"))

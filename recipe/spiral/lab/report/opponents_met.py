@@ -45,7 +45,6 @@ def pool(steps: Mapping[int, Step]) -> dict[str, Any] | None:
     return {
         "stretches": names,
         "opponents": opponents,
-        "kinds": [kinds[name] for name in opponents],
         # [stretch][opponent] -> wins, draws, losses of the policy
         "results": [[against(number, name) for name in opponents] for number in range(len(stretches))],
         "caveat": caveat(games),
@@ -81,7 +80,10 @@ def _ratings(cells: Mapping[tuple[int, str, str, int, str], int], stretches: Seq
                 results.append(GameResult(first, second, game, outcome, (0, seen)))
     try:
         ratings = Ratings(results)
-    except (NotConnected, ValueError) as error:
+    except NotConnected:
+        note = "in some stretches of the run the policy met none of the opponents that it met in the others."
+        return {"ratings": [], "note": note}
+    except ValueError as error:
         return {"ratings": [], "note": str(error)}
     return {
         "ratings": [

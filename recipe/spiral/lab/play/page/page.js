@@ -5,6 +5,7 @@ const at = (id) => document.getElementById(id);
 const fine = matchMedia("(pointer: fine)").matches; // with a touch screen, focus would open the keyboard
 let state = null;
 let choice = null; // whether responses are shown, when the person has chosen
+let tables = []; // the one before, and the one that is drawn
 let answered = null; // the question that was answered last: a second click comes before the next state
 
 function text(id, words) {
@@ -41,14 +42,17 @@ function showMoves(now) {
 }
 
 // The table, and the text for whoever wants it; where there is nothing to draw, the text alone.
-function showTable(now) {
+function showTable(now, before) {
   const table = now.end ? now.end.table : now.table, pictured = isPicture(table);
+  if (!before || now.moves.length < before.moves.length) tables = [];
+  if (table !== tables[1]) tables = [tables[1], table];
   if (at("table").hidden === pictured) at("text").open = !pictured;
   at("table").hidden = !pictured;
   const names = now.role === 0 ? ["you", now.opponent] : [now.opponent, "you"];
-  if (pictured) at("table").replaceChildren(drawTable(table, null, names));
+  if (pictured) at("table").replaceChildren(drawTable(table, tables[0], names));
   text("observation", now.end ? now.end.board : now.observation);
   at("text").hidden = at("observation").hidden;
+  at("text").querySelector("summary").textContent = now.end ? "The whole game in words" : "The game in words, as a model sees it";
 }
 
 function show(now) {
@@ -64,13 +68,14 @@ function show(now) {
   at("status").classList.toggle("waiting", now.phase === "theirs");
   at("status").className = now.phase === "over" ? result(now.end.rewards) : now.phase === "theirs" ? "waiting" : "";
   text("why", now.end ? now.end.why : "");
-  showTable(now);
+  showTable(now, before);
   at("form").hidden = now.phase === "over" || !now.question;
   at("end").hidden = now.phase !== "over";
   at("entry").disabled = at("send").disabled = !yours;
   text("complaint", now.complaint);
   if (!before || before.question !== now.question || before.phase !== now.phase) showActions(now);
   at("responses").checked = choice ?? now.responses;
+  at("responses").parentElement.hidden = !now.moves.some((move) => move.response);
   document.querySelector("main").classList.toggle("no-responses", !at("responses").checked);
   showMoves(now);
   if (now.end) {
@@ -86,7 +91,7 @@ function show(now) {
   if (now.phase === "over" && (!before || before.phase !== "over") && fine) at("again").focus();
 }
 
-const signed = (reward) => (reward > 0 ? `+${reward}` : `${reward}`);
+const signed = (reward) => (reward > 0 ? `+${reward}` : `${reward}`.replace("-", "−"));
 const result = ([mine, other]) => (mine > other ? "win" : mine < other ? "loss" : "");
 
 async function send(path, body) {

@@ -60,6 +60,18 @@ const SPIRAL = (() => {
   return { take, load, loadPacked, script, start };
 })();
 
+// A page looks as on paper before it is printed, for charts that are drawn as wide as it then is.
+let printing = false;
+function forPaper(on) {
+  if (on === printing) return;
+  printing = on;
+  document.body.classList.toggle("printing", on);
+  SPIRAL.drawForPaper?.(on);
+}
+addEventListener("beforeprint", () => forPaper(true));
+addEventListener("afterprint", () => forPaper(false));
+matchMedia("print").addEventListener("change", ({ matches }) => forPaper(matches));
+
 // The beginning of what has no box of its own.
 function brief(text, most = 400) {
   const whole = String(text ?? "");
@@ -98,7 +110,7 @@ function textBox(text, marked = null) {
 
 const percent = (value, digits = 0) => value === null || value === undefined ? "–" : `${(100 * value).toFixed(digits)}%`;
 const number = (value, digits = 3) => value === null || value === undefined ? "–"
-  : Number.isInteger(value) || Math.abs(value) >= 10 ** digits ? Math.round(value).toLocaleString("en") : Number(value).toPrecision(digits);
+  : Number.isInteger(value) || Math.abs(value) >= 10 ** digits ? Math.round(value).toLocaleString("en") : Math.abs(value) < .001 ? String(Number(value.toPrecision(digits))) : value.toPrecision(digits);
 const signed = (value, digits = 2) => value === null || value === undefined ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
 
 const counted = (many, what) => `${number(many)} ${what}${many === 1 ? "" : "s"}`;

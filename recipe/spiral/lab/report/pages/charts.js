@@ -40,18 +40,11 @@ function redraw() {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
 // On paper all charts are there, and as wide as it is.
-let printing = false;
-function forPaper(on) {
-  if (on === printing) return;
-  printing = on;
-  document.body.classList.toggle("printing", on);
+SPIRAL.drawForPaper = (on) => {
   if (!on) redraw();
   else if (window.Plotly) for (const plot of drawn.keys()) drawWhole(plot);
-}
+};
 addEventListener("load", plotly);
-addEventListener("beforeprint", () => forPaper(true));
-addEventListener("afterprint", () => forPaper(false));
-matchMedia("print").addEventListener("change", ({ matches }) => forPaper(matches));
 
 // How lines are shown on a page: smoothed by an exponential moving average with this weight, over steps or hours.
 const view = { smooth: 0, hours: false };
@@ -108,7 +101,7 @@ function baseLayout({ share = false, zero = false, x = view.hours ? "hours" : "s
   return {
     margin: { l: 44, r: 12, t: 8, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("ink") },
-    xaxis: { ...axis, showgrid: false, title: { text: x, font: { size: 11, color: colour("soft") }, standoff: 6 }, nticks: 7 },
+    xaxis: { ...axis, showgrid: false, unifiedhovertitle: { text: view.hours ? "%{x:.3~r} hours" : "step %{x:,}" }, title: { text: x, font: { size: 11, color: colour("soft") }, standoff: 6 }, nticks: 7 },
     yaxis: { ...axis, tickformat: share ? ".2~%" : null, rangemode: zero || share ? "tozero" : "normal", range, nticks: 6 },
     showlegend: false, hovermode: "x unified", dragmode: touch ? false : "zoom",
     hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { size: 12, color: colour("ink") }, namelength: -1 },
@@ -212,12 +205,12 @@ function heatMap(title, note, { x, y, z, text, hover, share = true, wide = true,
     const layout = baseLayout({ x: "" }), longest = (names) => Math.max(...names.map((name) => name.length));
     const left = Math.min(170, 20 + 6.5 * longest(y)), slanted = 6.8 * longest(x) > (width - left) / x.length;
     layout.xaxis = { ...layout.xaxis, type: "category", side: "top", tickangle: slanted ? -45 : 0, title: null };
-    layout.yaxis = { ...layout.yaxis, type: "category", autorange: "reversed", tickformat: null, rangemode: "normal", range: undefined, nticks: undefined };
+    layout.yaxis = { ...layout.yaxis, type: "category", autorange: "reversed", tickformat: null, rangemode: "normal", range: undefined, nticks: undefined, showgrid: false };
     layout.margin = { l: left, r: slanted ? 60 : 10, t: slanted ? 20 + 4.6 * longest(x) : 30, b: 10 };
     layout.hovermode = "closest";
     const colours = scale ?? [[0, colour("loss")], [.5, colour("tint")], [1, colour("win")]];
     return [[{ type: "heatmap", x: x.map(label), y: y.map(label), z, text: text.map((row) => row.map((cell) => cell ?? "")), customdata: hover, texttemplate: (width - left) / x.length < WRITTEN ? "" : "%{text}", textfont: { size: 12, color: colour("ink") },
-      hovertemplate: "%{customdata}<extra></extra>", colorscale: colours, zmin: 0, zmax: share ? 1 : undefined, showscale: false, xgap: 3, ygap: 3, opacity: .85 }], layout];
+      hovertemplate: "%{customdata}<extra></extra>", colorscale: colours, zmin: 0, zmax: share ? 1 : undefined, showscale: false, xgap: 3, ygap: 3, opacity: .5 }], layout];
   };
   return card(title, note, build, { wide, height, width: 190 + 120 * x.length, least: 120 + 20 * x.length });
 }

@@ -32,7 +32,8 @@ SPIRAL.start(async () => {
   const main = document.querySelector("main"), grid = h("div", { class: "grid" }), count = h("p", { class: "note", role: "status" });
   const show = async () => {
     const words = chosen.toLowerCase().split(/\s+/).filter(Boolean);
-    const places = facts.metrics.map((_, place) => place).filter((place) => words.length ? words.every((word) => facts.metrics[place].toLowerCase().includes(word)) : USUAL.some((usual) => usual.test(facts.metrics[place])));
+    const fits = words.length ? [(name) => words.every((word) => name.toLowerCase().includes(word))] : USUAL.map((usual) => (name) => usual.test(name));
+    const places = fits.flatMap((fit) => [...facts.metrics.keys()].filter((place) => fit(facts.metrics[place])));
     forgetCharts();
     const mine = ++search, charts = await Promise.all(places.slice(0, MOST).map((place) => chart(facts, place)));
     if (mine !== search) return;
@@ -40,7 +41,7 @@ SPIRAL.start(async () => {
     count.textContent = places.length > MOST ? `${places.length} metrics; the first ${MOST} are drawn` : counted(places.length, "metric");
   };
   const words = h("input", { type: "search", id: "search", value: chosen, placeholder: "any metric; empty: the usual ones", oninput: () => { chosen = words.value; show(); } });
-  const each = h("input", { type: "checkbox", id: "each", style: "width:auto", onchange: () => { single = each.checked; show(); } });
+  const each = h("input", { type: "checkbox", id: "each", onchange: () => { single = each.checked; show(); } });
   const over = () => { single ||= view.hours; each.checked = single; show(); };  // seeds are averaged over steps only
   each.checked = single;
   const repeated = facts.groups.some(([, runs]) => runs.length > 1);

@@ -19,9 +19,9 @@ function filters(run, catalogue, wanted) {
   const words = { no_answer: "no answer", unreadable: "unreadable", illegal: "against the rules", truncated: "truncated" };
   return h("form", { class: "filters card", "aria-label": "Filters" },
     people || measured ? null : select("split", asks ? "answered in" : "played in", [["", "all"], ["train", "training"], ["val", "validation"], ...run.games.human ? [["human", "games with people"]] : []], wanted.split),
-    steps && ["from", "to"].map((end) => h("label", {}, `${end} ${steps}`, h("input", { name: end, type: "number", min: 0, value: wanted[end], inputmode: "numeric" }))),
     measured ? select("policy", "policy", [["", "all"], ...policies.map((name) => [name, name])], wanted.policy) : null,
     select("game", asks ? "data set" : "game", [["", "all"], ...games.map((name) => [name, name])], wanted.game),
+    steps && ["from", "to"].map((end) => h("label", {}, `${end} ${steps}`, h("input", { name: end, type: "number", min: 0, value: wanted[end], inputmode: "numeric" }))),
     asks ? null : select("opponent", "opponent", [["", "all"], ...opponents.map((name) => [name, name === "self" ? "itself" : name])], wanted.opponent),
     asks ? null : select("roles", people ? "you were" : "the policy was", [["", "any"], ["0", people ? "player 0" : "player 0 only"], ["1", people ? "player 1" : "player 1 only"]], wanted.roles),
     select("outcome", "outcome", [["", "all"], ...outcomesOf(run, catalogue).map((text, place) => [place, text]).filter(([place]) => !asks || place !== 3), ...asks ? [] : people ? [["won", "you won"], ["lost", "you lost"]]
