@@ -161,11 +161,8 @@ def whole_path(model: Any) -> Any:
 
 
 def _import_verl() -> None:
-    """Import verl and the modules that the environment names, also if verl was imported before they were named.
-
-    Raises:
-        ConfigError: the cache is not this user's own.
-    """
+    """Import verl and the modules that the environment names, also if verl was imported before they were named. A
+    ConfigError says that the cache is not this user's own."""
     try:
         import verl  # noqa: F401
 
@@ -176,11 +173,8 @@ def _import_verl() -> None:
 
 
 def provide_model(config: DictConfig) -> None:
-    """Fill in the path of an embedded model, the one that a resumed run began with if that is still there.
-
-    Raises:
-        ConfigError: there is none, and it cannot be made.
-    """
+    """Fill in the path of an embedded model, the one that a resumed run began with if that is still there. A
+    ConfigError says that there is none, and that it cannot be made."""
     if config.actor_rollout_ref.model.path is not None:
         return
     name = config.embedded_model
