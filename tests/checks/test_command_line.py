@@ -112,6 +112,8 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
         (["run_dir=null"], "run_dir=null: must be a folder"),
         (["--experiment", "kuhn"], "--experiment: there is no such flag; did you mean `+experiment=...`?"),
         (["+experiments=kuhn"], "+experiments=kuhn: there is no such setting; did you mean `+experiment=kuhn`?"),
+        (["output_dir=x"], "output_dir=x: there is no such setting; did you mean `run_dir=x`?"),
+        (["lora=true"], "did you mean `actor_rollout_ref.model.lora_rank=32`?"),
         (["learning_rate=1e-5"], "did you mean `actor_rollout_ref.actor.optim.lr=1e-5`?"),
         (["--dry-run"], "--dry-run: there is no such flag; did you mean `dry_run=...`?"),
         (["--sed=3"], "--sed=3: there is no such flag; did you mean `seed=3`?"),

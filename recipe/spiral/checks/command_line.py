@@ -97,8 +97,8 @@ def compose(program: str) -> list[Job]:
         except BrokenPipeError:  # nobody reads what Hydra prints
             raise
         except OSError as error:  # Hydra's notes go into the run's folder
-            folder = "eval_dir" if program == "eval" else "run_dir"
-            raise ConfigError(f"{folder}: {error.filename}: cannot be used ({error.strerror}); give another") from error
+            place = f"{'eval_dir' if program == 'eval' else 'run_dir'}: {error.filename or 'its disk'}"
+            raise ConfigError(f"{place}: cannot be used ({error.strerror}); give another") from error
         finally:
             for config, _ in jobs:
                 masking.learn(config)

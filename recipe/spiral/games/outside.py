@@ -79,8 +79,9 @@ def game_class(game_id: str) -> type[Game]:
 def _broken(game: Game) -> str:
     """What a game breaks of ``Game``'s contract when it is played at random, also by an error; "": nothing."""
     try:
-        if not isinstance(game.is_terminal, bool):
-            return f"is_terminal is {game.is_terminal}, and must be True or False: make it a property"
+        over: object = game.is_terminal
+        if not isinstance(over, bool):
+            return f"is_terminal is {over}, and must be True or False: make it a property"
         rng = random.Random(0)
         for _ in range(game.max_turns):
             if game.is_terminal:
