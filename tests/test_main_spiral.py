@@ -6,13 +6,16 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
+from recipe.spiral import main_spiral
 from recipe.spiral.checks import ConfigError
 from recipe.spiral.lab import models
+from recipe.spiral.lab.evaluation import command as evaluation
 from recipe.spiral.main_spiral import provide_model, verls_reason, whole_path
 from recipe.spiral.processes.composing import in_verl
 
@@ -133,3 +136,13 @@ def test_what_verls_dataclasses_refuse_is_said_in_a_line(fields: dict[str, str],
     with pytest.raises(HydraException) as error:
         omega_conf_to_dataclass(OmegaConf.create({"lr": 1.0, **fields} if "lr_scheduler_type" in fields else fields))
     assert verls_reason(error.value).startswith(f"verl refuses the config: {reason}")
+
+
+@pytest.mark.parametrize("start", [main_spiral._main, evaluation._main], ids=["main_spiral", "main_eval"])
+def test_keys_that_are_no_text_are_refused(
+    start: Callable[[], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_bytes(b"OPENAI_API_KEY=\xff\n")
+    assert start() == 2
+    assert capsys.readouterr().err.startswith("spiral: .env: cannot be read ('utf-8' codec can't decode byte 0xff")

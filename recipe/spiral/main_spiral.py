@@ -75,7 +75,10 @@ def _until_interrupted() -> int:
 
 
 def _main() -> int:
-    load_dotenv(Path.cwd() / ".env")  # what is set already wins
+    try:
+        load_dotenv(Path.cwd() / ".env")  # what is set already wins
+    except (OSError, ValueError) as error:
+        return fail(f".env: cannot be read ({error}); save it as UTF-8 text, or move it away", status=2)
     try:
         jobs = compose("spiral_trainer")
     except ConfigError as error:
@@ -161,11 +164,8 @@ def whole_path(model: Any) -> Any:
 
 
 def _import_verl() -> None:
-    """Import verl and the modules that the environment names, also if verl was imported before they were named.
-
-    Raises:
-        ConfigError: the cache is not this user's own.
-    """
+    """Import verl and the modules that the environment names, also if verl was imported before they were named. A
+    ConfigError says that the cache is not this user's own."""
     try:
         import verl  # noqa: F401
 
@@ -176,11 +176,8 @@ def _import_verl() -> None:
 
 
 def provide_model(config: DictConfig) -> None:
-    """Fill in the path of an embedded model, the one that a resumed run began with if that is still there.
-
-    Raises:
-        ConfigError: there is none, and it cannot be made.
-    """
+    """Fill in the path of an embedded model, the one that a resumed run began with if that is still there. A
+    ConfigError says that there is none, and that it cannot be made."""
     if config.actor_rollout_ref.model.path is not None:
         return
     name = config.embedded_model

@@ -204,6 +204,10 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             r"max_prompt_length=\d+ \+ data\.max_response_length=4096 is more than .*max_model_len=512: lower one",
         ),
         (
+            "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=495",
+            r"ppo_max_token_len_per_gpu=495: a turn may have data\.max_prompt_length=480 \+ .*=16 tokens, .*; raise it",
+        ),
+        (
             "actor_rollout_ref.rollout.max_num_batched_tokens=100",
             r"max_num_batched_tokens=100: must be at least actor_rollout_ref\.rollout\.max_model_len=512",
         ),

@@ -187,6 +187,17 @@ def test_a_model_that_is_not_there_is_refused(
         check_model(config(tmp_path, *f"actor_rollout_ref.model.path={path}".format(m=tmp_path / "model").split()))
 
 
+def test_the_hub_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not six times, which takes a minute where there is no network."""
+
+    def download(name: str, allow_patterns: list[str]) -> str:
+        raise OSError("no route")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    with pytest.raises(ConfigError, match=r"^actor_rollout_ref\.model\.path=Qwen3: is no folder here, .*: no route$"):
+        check_model(config(tmp_path, "actor_rollout_ref.model.path=Qwen3"))
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

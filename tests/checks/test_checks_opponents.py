@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import huggingface_hub
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -45,12 +47,36 @@ API = "{kind: api, share: 0.1, model: m, base_url: 'http://127.0.0.1:1/v1', api_
         ["draw_retry.enabled=true", "draw_retry.temperature=1.2", "draw_retry.swap=true"],
         ["validation.opponents=[random, perfect]"],
         ["opponents=[{kind: perfect, name: clever, alpha: 0.0}]", "validation.opponents=[clever]"],
-        ["fsp.enabled=true", "fsp.initial=[{path: some/model}]"],
+        ["fsp.enabled=true", "fsp.initial=[{path: some/model}]", "dry_run=true"],
     ],
     ids=str,
 )
 def test_what_can_play_passes(tmp_path: Path, overrides: list[str]) -> None:
     check(config(tmp_path, *overrides))
+
+
+@pytest.mark.parametrize(
+    ("override", "setting"),
+    [
+        ("fsp.initial=[{path: my-modell}]", r"fsp\.initial: path="),
+        ("opponents=[{kind: model, share: 0.1, path: my-modell}]", "opponents: model: path="),
+    ],
+)
+def test_the_hub_is_asked_for_an_opponent_and_not_by_a_dry_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str, setting: str
+) -> None:
+    """Once, and for small files, before any worker stands."""
+    asked: list[Any] = []
+
+    def download(name: str, allow_patterns: list[str]) -> str:
+        asked.append((name, allow_patterns))
+        raise OSError("no\nroute")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    check(config(tmp_path, "fsp.enabled=true", override, "dry_run=true"))
+    with pytest.raises(ConfigError, match=f"^{setting}my-modell: is no folder here, .* from the hub: no route$"):
+        check(config(tmp_path, "fsp.enabled=true", override))
+    assert asked == [("my-modell", ["*config.json"])]
 
 
 def test_an_endpoint_is_asked_and_not_by_a_dry_run(tmp_path: Path) -> None:

@@ -146,6 +146,13 @@ def test_where_a_run_writes_must_be_writable(tmp_path: Path, setting: str) -> No
         check(config(tmp_path, f"{setting}={tmp_path / 'file' / 'run'}"))
 
 
+def test_the_place_of_games_must_be_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "games").write_text("")
+    with pytest.raises(ConfigError, match=r"^run_dir=.*/run: .*/run/games is no folder; give another folder$"):
+        check(config(tmp_path))
+
+
 def test_a_limit_of_files_sizes_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise Ray cannot make its store of objects, and says that a node timed out."""
     setup = config(tmp_path)

@@ -78,6 +78,14 @@ def test_an_installed_package_names_its_games(write: Write, tmp_path: Path) -> N
         ("mine.more:Half", r"mine\.more:Half lacks observation, which every Game must have"),
         ("mine.more:Greedy", r"mine\.more:Greedy\(seed\) cannot be made: TypeError: .*rounds"),
         ("mine.more:Endless", r"mine\.more:Endless has max_turns=None: call super"),
+        ("mine.more:Unending", r"mine\.more:Unending: goes on after max_turns=1 turns"),
+        ("mine.more:Method", r"mine\.more:Method: is_terminal is <bound method .*: make it a property"),
+        ("mine.more:Blind", r"mine\.more:Blind: cannot be played: TypeError: .*observation\(\) takes 1 positional"),
+        ("mine.more:Mute", r"mine\.more:Mute: observation\(player\) must be a text"),
+        ("mine.more:Fails", r"Fails: cannot be played: ZeroDivisionError: .* \(.*more\.py, line \d+: return 1 / 0\)"),
+        ("mine.more:Lenient", r"mine\.more:Lenient: step\(action\) must raise IllegalAction"),
+        ("mine.more:Generous", r"Generous: rewards\(\) are \(1\.0, 1\.0\), and must be two from -1 to 1 with sum 0"),
+        ("mine.more:Unpaid", r"mine\.more:Unpaid: cannot be played: TypeError: cannot unpack"),
     ],
 )
 def test_what_is_no_game_is_refused_in_a_line(write: Write, game_id: str, why: str) -> None:
@@ -88,7 +96,15 @@ def test_what_is_no_game_is_refused_in_a_line(write: Write, game_id: str, why: s
         "from recipe.spiral.games import Game\nfrom mine.pennies import Pennies\n\n"
         "class Half(Pennies):\n    observation = Game.observation\n\n"
         "class Greedy(Pennies):\n    def __init__(self, seed, rounds):\n        super().__init__(seed)\n\n"
-        "class Endless(Pennies):\n    max_turns = None\n",
+        "class Endless(Pennies):\n    max_turns = None\n\n"
+        "class Unending(Pennies):\n    max_turns = 1\n\n"
+        "class Method(Pennies):\n    def is_terminal(self):\n        return len(self.choices) == 2\n\n"
+        "class Blind(Pennies):\n    def observation(self):\n        return 'x'\n\n"
+        "class Mute(Pennies):\n    def observation(self, player):\n        print('x')\n\n"
+        "class Fails(Pennies):\n    def step(self, action):\n        return 1 / 0\n\n"
+        "class Lenient(Pennies):\n    def step(self, action):\n        self.choices.append('[heads]')\n\n"
+        "class Generous(Pennies):\n    def rewards(self):\n        return (1.0, 1.0)\n\n"
+        "class Unpaid(Pennies):\n    def rewards(self):\n        pass\n",
     )
     with pytest.raises((UnknownGame, ImportError), match=why) as raised:
         resolve(game_id)

@@ -35,4 +35,6 @@ def test_what_else_is_wrong_is_said_elsewhere() -> None:
         check_ends(chat_forms.tokenizer(form), "model")
     for template in ("{{ raise_exception('no') }}", "{% for %}", "{{ messages.a.b }}", "{{ " + "(" * 10_000, None):
         check_ends(chat_forms.tokenizer(None, template=template), "model")
-    check_ends(SimpleNamespace(), "a tokenizer without templates")
+    check_ends(SimpleNamespace(encode=list), "a tokenizer without templates")
+    with pytest.raises(ValueError, match=r"^model: holds no tokenizer, or one without words"):
+        check_ends(SimpleNamespace(encode=lambda text: []), "model")

@@ -27,14 +27,11 @@ __all__ = ["ConfigError", "check", "check_model", "compose", "is_sweep", "refusa
 
 
 def check(config: DictConfig, here: bool = True) -> None:
-    """Check what can be checked without the model.
+    """Refuse, by a ConfigError, what can be seen to be wrong without the model.
 
     Args:
         config: as it was composed, not resolved.
         here: whether it is to run on this machine.
-
-    Raises:
-        ConfigError: something is wrong.
     """
     modules = (combinations, opponents_play, verls, *([machine] if here else []), resuming)
     parts = [part for module in modules for part in module.PARTS]

@@ -152,8 +152,13 @@ def _engine(config: DictConfig) -> None:
 
 def _lengths(config: DictConfig) -> None:
     prompt, response = config.data.max_prompt_length, config.data.max_response_length
-    rollout = config.actor_rollout_ref.rollout
-    window = rollout.max_model_len
+    rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
+    window, room = rollout.max_model_len, actor.ppo_max_token_len_per_gpu
+    require(
+        not actor.use_dynamic_bsz or prompt + response <= room * actor.ulysses_sequence_parallel_size,
+        f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu={room}: a turn may have data.max_prompt_length={prompt} + "
+        f"data.max_response_length={response} tokens, and goes through the model whole; raise it, or lower one of them",
+    )
     require(
         prompt + response <= window,
         f"data.max_prompt_length={prompt} + data.max_response_length={response} is more than "

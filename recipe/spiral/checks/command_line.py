@@ -60,8 +60,10 @@ def compose(program: str) -> list[Job]:
     Raises:
         ConfigError: the command line cannot be composed, or has a key that nobody reads.
     """
+    parser = get_args_parser()
+    parser.allow_abbrev = False  # --experiment is not short for a flag of Hydra's
     # settings may stand on both sides of a flag; argparse would have all of them together
-    flags, others = get_args_parser().parse_known_intermixed_args()
+    flags, others = parser.parse_known_intermixed_args()
     given = [argument for argument in sys.argv[1:] if argument not in flags.overrides] + flags.overrides
     sys.argv[1:] = given
     if {"-h", "--help"} & {*given}:
@@ -95,7 +97,8 @@ def compose(program: str) -> list[Job]:
         except BrokenPipeError:  # nobody reads what Hydra prints
             raise
         except OSError as error:  # Hydra's notes go into the run's folder
-            raise ConfigError(f"{error.filename}: cannot be used ({error.strerror}); give another one") from error
+            place = f"{'eval_dir' if program == 'eval' else 'run_dir'}: {error.filename or 'its disk'}"
+            raise ConfigError(f"{place}: cannot be used ({error.strerror}); give another") from error
         finally:
             for config, _ in jobs:
                 masking.learn(config)
@@ -201,7 +204,8 @@ def _no_such_flag(option: str, names: Names) -> str:
     name, _, value = option.lstrip("-").partition("=")
     key = name.replace("-", "_")
     near = key if names.knows(key) else names.nearest(key)
-    mend = f"did you mean `{near}={value or '...'}`?" if near else "--help prints all flags"
+    plus = "+" * (near in ("experiment", "sweep"))
+    mend = f"did you mean `{plus}{near}={value or '...'}`?" if near else "--help prints all flags"
     return f"{option}: there is no such flag; {mend}"
 
 

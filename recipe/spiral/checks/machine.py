@@ -29,9 +29,9 @@ _ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 
 def check_folders(config: DictConfig, here: bool = True) -> None:
     """Check that what the run writes can be written."""
-    for setting in ("run_dir", "trainer.default_local_dir"):
+    for setting, inside in (("run_dir", ""), ("run_dir", "games"), ("trainer.default_local_dir", "")):
         folder = OmegaConf.select(config, setting)
-        require(not (why := unwritable(Path(folder), here)), f"{setting}={folder}: {why}; give another folder")
+        require(not (why := unwritable(Path(folder, inside), here)), f"{setting}={folder}: {why}; give another folder")
 
 
 def _file_size(config: DictConfig) -> None:

@@ -190,7 +190,7 @@ def _of_another_kind(
             else:
                 yield from _of_another_kind(value, inner, f"{place}{key}.")
         elif isinstance(inner, list) and not isinstance(value, list | str | None if key in TABLES["or_text"] else list):
-            yield f"{place}{key}", value, f"a list, such as [{', '.join(map(str, inner))}]"
+            yield f"{place}{key}", value, f"a list, such as [{', '.join(map(str, inner)) or '...'}]"
 
 
 def walk(values: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:

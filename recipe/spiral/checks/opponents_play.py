@@ -16,7 +16,7 @@ from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponen
 from ..opponents.kinds import entry_of, kinds, make_player
 from ..opponents.league import League, given
 from ..opponents.members import snapshot_step
-from ..opponents.model_files import check_unchanged, is_hub_id
+from ..opponents.model_files import CONFIGS, check_unchanged, is_hub_id, local
 from ..players.seats import BASE
 from ..processes.runtime import engine_ranks
 from ..rollouts.schedule import parse_games, validated_games
@@ -128,8 +128,9 @@ def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> Non
                 f"PEFT's, or name={BASE} and actor_rollout_ref.model.path itself; another model can play by kind api"
             )
         return
-    if is_hub_id(str(opponent.settings["path"])):
+    if is_hub_id(given_path := str(opponent.settings["path"])) and config.dry_run:  # which asks nobody
         return
+    path = local(given_path, CONFIGS, f"opponents: {opponent.name}: path=")
     if not (path / "config.json").is_file():
         raise ValueError(f"{what}: holds no config.json, so it is no Hugging Face model")
     mine = Path(str(config.actor_rollout_ref.model.path)).expanduser() / "config.json"
@@ -152,6 +153,8 @@ def check_initial(config: DictConfig) -> None:
             raise ValueError(f"fsp.initial: {entry}: must be base, or {{path: ..., start: 0, interval: 1, size: null}}")
         if entry == BASE or is_hub_id(str(entry["path"])):
             members += 1
+            if entry != BASE and not config.dry_run:  # else the hub is asked when all workers stand
+                local(str(entry["path"]), CONFIGS, "fsp.initial: path=")
             continue
         found, lora = given(entry), has_adapter(config)
         members += len(found)

@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..games import make
 from ..match import Rules, play
-from ..opponents.model_files import check_unchanged, is_hub_id
+from ..opponents.model_files import CONFIGS, check_unchanged, is_hub_id, local
 from ..players.base import Position, Response
 from ..players.chat_template import check_ends
 from ..players.prompts import Encode, Tokenizer, encoder
@@ -61,11 +61,7 @@ def check_folder(config: DictConfig) -> None:
 
 
 def check_model(config: DictConfig) -> Any:
-    """Check that the model exists, and that the prompts of games fit; returns the model's tokenizer.
-
-    Raises:
-        ConfigError: no model there, or a prompt is too long.
-    """
+    """Refuse, by a ConfigError, a model that is not there, and prompts that do not fit; returns its tokenizer."""
     check_folder(config)
     path = os.path.expanduser(str(config.actor_rollout_ref.model.path))
     from transformers import AutoTokenizer
@@ -89,6 +85,8 @@ def check_model(config: DictConfig) -> Any:
 def _loaded(kind: Any, config: DictConfig, part: str, what: str) -> Any:
     """What transformers loads of the policy's or the critic's model."""
     model = config[part].model
+    with refusals():  # transformers would ask the hub six times, for a minute
+        local(str(model.path), CONFIGS, f"{part}.model.path=")
     try:
         return kind.from_pretrained(os.path.expanduser(model.path), trust_remote_code=model.trust_remote_code)
     except (OSError, ValueError) as error:

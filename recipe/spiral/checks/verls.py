@@ -38,11 +38,7 @@ def has_critic(config: DictConfig) -> bool:
 
 
 def check_late(config: DictConfig) -> None:
-    """Ask verl, which is imported by now, for what it refuses only in a worker, or after the first games.
-
-    Raises:
-        ValueError: it refuses something.
-    """
+    """Ask verl, which is imported by now, for what it would refuse, by any error, only in a worker or after games."""
     import torch
     from verl.trainer.ppo.core_algos import get_policy_loss_fn
     from verl.utils.config import omega_conf_to_dataclass

@@ -11,7 +11,9 @@ import os
 import random
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 from .base import TEXTARENA, Game, GameFailure, IllegalAction, UnknownGame
 from .registry import make
@@ -109,6 +111,7 @@ def check_end(game: Game, turns: int) -> None:
     require(turns <= game.max_turns, f"the game took {turns} turns, and max_turns is {game.max_turns}")
     require(game.legal_actions() == (), "legal_actions() must be () when the game is over")
     rewards = game.rewards()
+    require(isinstance(rewards, tuple), f"rewards() are {rewards}, and must be two, as in win(player)")
     require(len(rewards) == 2 and sum(rewards) == 0, f"rewards() are {rewards}, and must be two that sum to 0")
     require(all(-1 <= reward <= 1 for reward in rewards), f"rewards() are {rewards}, outside [-1, 1]")
     require("-0.0" not in map(str, rewards), f"rewards() are {rewards}: 0.0 must have no sign")
@@ -151,6 +154,8 @@ def check_playouts(game_id: str, seeds: range) -> None:
     """Random games keep the invariants: at a share of their states, and at their ends."""
     for seed in seeds:
         game, rng, turns = make(game_id, seed), player_rng(seed), 0
+        over = game.is_terminal
+        require(over in (True, False), f"is_terminal is {over}, and must be True or False: make it a property")
         try:
             for _ in playout(game, rng):
                 if rng.random() < STATES:
@@ -228,10 +233,23 @@ def check_game(game_id: str, games: int = 100) -> None:
         check_hiding(game_id, few)
 
 
+class Arguments(argparse.ArgumentParser):
+    """argparse's, with an error in one line. That of all other commands imports this room."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; --help shows all options\n")
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
+    return int(text)
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Arguments(prog="games.check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ids", nargs="+", help="games, for example my_package.my_game:Pennies")
-    parser.add_argument("--games", type=int, default=100, help="how many random games are played of each")
+    parser.add_argument("--games", type=_number, default=100, help="how many random games are played of each")
     parser.add_argument("--digest", action="store_true", help="only print a digest of some games, to compare machines")
     arguments = parser.parse_args()
     status = 0
@@ -243,8 +261,11 @@ def main() -> int:
                 check_game(game_id, arguments.games)
                 unknown = "; what it hides is not known" if game_id.startswith(TEXTARENA) else ""
                 print(f"{game_id}: in order, in {arguments.games} random games{unknown}")
-        except (BrokenContract, GameFailure, UnknownGame, ImportError) as error:
-            print(f"{game_id}: {error}", file=sys.stderr)
+        except Exception as error:
+            said, place = str(error), traceback.extract_tb(error.__traceback__)[-1]
+            if not isinstance(error, BrokenContract | GameFailure | UnknownGame | ImportError):  # the game's own
+                said = f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno}: {place.line})"
+            print(said if said.startswith(game_id) else f"{game_id}: {said}", file=sys.stderr)
             status = 1
     return status
 

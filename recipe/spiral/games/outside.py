@@ -13,12 +13,15 @@ import importlib
 import importlib.metadata
 import inspect
 import os
+import random
 import re
 import sys
+import traceback
+from contextlib import suppress
 from functools import cache
 from types import ModuleType
 
-from .base import TEXTARENA, Game, UnknownGame
+from .base import TEXTARENA, Game, GameFailure, IllegalAction, UnknownGame
 
 GROUP = "verl_spiral.games"
 #: A module and a class in it.
@@ -49,7 +52,7 @@ def is_outside(game_id: str) -> bool:
 
 @cache
 def game_class(game_id: str) -> type[Game]:
-    """The class of a game from outside, or an error as of ``registry.resolve``. One game is started, to try it."""
+    """The class of a game from outside, or an error as of ``registry.resolve``. One game is played, to try it."""
     place = game_id if ":" in game_id else installed()[game_id]
     if place != game_id and not _NAME.fullmatch(game_id):
         raise UnknownGame(f"{game_id!r}: a game's name may have letters, digits, '_', '-' and '.' only")
@@ -68,7 +71,38 @@ def game_class(game_id: str) -> type[Game]:
         raise UnknownGame(
             f"{place} has max_turns={turns!r}: call super().__init__(seed), and set it to the largest number of turns"
         )
+    if broken := _broken(game):
+        raise UnknownGame(f"{place}: {broken}")
     return cls
+
+
+def _broken(game: Game) -> str:
+    """What a game breaks of ``Game``'s contract when it is played at random, also by an error; "": nothing."""
+    try:
+        over: object = game.is_terminal
+        if not isinstance(over, bool):
+            return f"is_terminal is {over}, and must be True or False: make it a property"
+        rng = random.Random(0)
+        for _ in range(game.max_turns):
+            if game.is_terminal:
+                break
+            if not isinstance(game.observation(game.current_player), str):
+                return "observation(player) must be a text"
+            game.step(game.random_action(rng))
+        with suppress(IllegalAction):
+            game.step("[no action]")
+            return "step(action) must raise IllegalAction for what is no legal action"
+        if not game.is_terminal:
+            return f"goes on after max_turns={game.max_turns} turns"
+        first, second = rewards = game.rewards()
+        return (
+            "" if -1 <= first == -second <= 1 else f"rewards() are {rewards}, and must be two from -1 to 1 with sum 0"
+        )
+    except GameFailure:  # it does not know its legal actions
+        return ""
+    except Exception as error:  # whatever the game raises
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return f"cannot be played: {type(error).__name__}: {error} ({last.filename}, line {last.lineno}: {last.line})"
 
 
 def _module(name: str, place: str) -> ModuleType:

@@ -58,11 +58,8 @@ def make_player(
 
 @contextmanager
 def entry_of(setting: str, entry: Any) -> Iterator[None]:
-    """Name an entry in what the block raises: by its name, or what else tells it from the others.
-
-    Raises:
-        ValueError: of the block's own class. A message that begins with the setting names the entry itself.
-    """
+    """Name an entry in what the block raises, a ValueError of the block's own class: by its name, or what else tells it
+    from the others. A message that begins with the setting names the entry itself."""
     try:
         yield
     except ValueError as error:

@@ -49,9 +49,6 @@ class League:
         adapters: whether members are LoRA adapters; then ``BASE``, the model without one, needs no files.
         engine: serves members and opponents of kind "model"; None: nobody does.
         say: shows people a line.
-
-    Raises:
-        ValueError: a setting is wrong; the message names it.
     """
 
     def __init__(self, config: Any) -> None:

@@ -6,6 +6,7 @@ Of weights in Hugging Face's format only safetensors are read, and no code is ru
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +20,8 @@ Form = Literal["hf", "adapter"]
 
 _ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 _INDEX = "model.safetensors.index.json"
+#: Small files, of which the hub gives one for each model that it has.
+CONFIGS = ("*config.json",)
 
 
 def form_of(folder: Path) -> Form | None:
@@ -93,10 +96,10 @@ def is_hub_id(path: str) -> bool:
     return not path.startswith(("/", ".", "~")) and path.count("/") <= 1 and not Path(path).exists()
 
 
-def local(path: str) -> Path:
+def local(path: str, files: Sequence[str] = ("*.json", "*.safetensors"), setting: str = "") -> Path:
     """A model's folder; of a hub's id, that of the copy in the hub's cache, which is filled if it is not there yet.
 
-    It is a ``ValueError`` if the hub has no such model, or cannot be reached.
+    It is a ``ValueError`` if the hub has no such model, or cannot be reached; it is asked once.
     """
     folder = Path(path).expanduser()
     if not is_hub_id(path):
@@ -105,18 +108,15 @@ def local(path: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(path, allow_patterns=["*.json", "*.safetensors"]))
+        return Path(snapshot_download(path, allow_patterns=[*files]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"{path}: is no folder here, and could not be had from the hub: {reason}") from error
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{setting}{path}: is no folder here, and could not be had from the hub: {reason}") from error
 
 
 def put(source: Path, target: Path) -> None:
     """Fill the empty folder ``target`` with what plays of a model or an adapter: links, or copies on another disk.
-
-    Raises:
-        ValueError: it is neither, is not whole, or is damaged.
-    """
+    It is a ``ValueError`` if ``source`` is neither, is not whole, or is damaged."""
     form = form_of(source)
     if form is None:
         raise ValueError(f"{source}: is nothing to play against: must be a checkpoint, a model or an adapter")

@@ -14,8 +14,10 @@ SECONDS, MEMORY, LONGEST = 20, 2**32, 10**6
 
 
 def check_ends(tokenizer: Any, place: str) -> None:
-    """Render a message in a copy of this process, which is bounded. Raises ValueError: it took too much; ``place`` says
-    whose template it is. What else is wrong with it is said where prompts are made."""
+    """Render a message in a copy of this process, which is bounded. Raises ValueError: it took too much, or there is no
+    tokenizer; ``place`` says whose it is. What else is wrong with a template is said where prompts are made."""
+    if not tokenizer.encode("0"):  # an empty one, which transformers makes where it finds none
+        raise ValueError(f"{place}: holds no tokenizer, or one without words; put the model's own there")
     if getattr(tokenizer, "chat_template", None) is None:
         return
     if (copy := os.fork()) == 0:

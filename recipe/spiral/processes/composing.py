@@ -38,11 +38,7 @@ def ray_cores(gpus: int) -> int:
 
 
 def in_verl(path: str) -> str:
-    """The path of a file or folder of verl's package, which is not imported.
-
-    Raises:
-        ImportError: verl is not installed.
-    """
+    """The path of a file or folder of verl's package, which is not imported; ImportError: it is not installed."""
     verl = importlib.util.find_spec("verl")
     if verl is None or verl.origin is None:
         raise ImportError("verl is not installed: run run_scripts/setup.sh")

@@ -136,11 +136,8 @@ class Printed:
 @contextmanager
 def explained(what: str, settings: Mapping[str, str], printed: Printed, log: Path | None) -> Iterator[None]:
     """Ask for an engine in the block, in one of Ray's workers. Ray's files go with a run's Ray: where it fails, ``log``
-    gets what was printed.
-
-    Raises:
-        EngineFailure: the block fails, or vLLM refuses its arguments, by which it would end the process.
-    """
+    gets what was printed. EngineFailure: the block fails, or vLLM refuses its arguments, by which it would end the
+    process."""
     try:
         yield
     except (Exception, SystemExit) as error:

@@ -29,11 +29,7 @@ def is_fast() -> bool:
 
 
 def tell(config: Any) -> None:
-    """Let this process and those that it starts know which it is.
-
-    Raises:
-        ValueError: no such runtime, or settings that do not go with it.
-    """
+    """Let this process and those that it starts know which it is; ValueError: none, or one that does not go with it."""
     runtime, rollout = config.runtime, config.actor_rollout_ref.rollout
     router, workers = rollout.get("router_config_path"), rollout.agent.num_workers
     if runtime not in _MANAGER:

@@ -121,11 +121,7 @@ class Rows:
         return [turns[place] for place in self.places(batch.keys).tolist()]
 
     def check_known(self, keys: Sequence[str]) -> np.ndarray:
-        """See that these are keys of rows, before there is padding; returns their places.
-
-        Raises:
-            RowsLost: a row is no turn.
-        """
+        """See that these are keys of rows, before there is padding; returns their places. RowsLost: one is no turn."""
         places = self.places(keys)
         if strange := [keys[number] for number in np.flatnonzero(places == PADDING)]:
             raise RowsLost(f"{len(strange)} rows of the batch are no turns of its games, the first: {strange[0]}")

@@ -60,11 +60,7 @@ class ReferenceWorker(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def load_reference(self, folder: str) -> None:
-        """Read what ``save_reference`` wrote, with the same number of ranks.
-
-        Raises:
-            ValueError: these are another model's shards.
-        """
+        """Read what ``save_reference`` wrote, with the same number of ranks; ValueError: another model's shards."""
         file = reference_file(Path(folder), self.world_size, self.rank)
         saved = torch.load(file, map_location="cpu", weights_only=True)
         if self.ref is None:

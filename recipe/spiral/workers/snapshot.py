@@ -61,11 +61,7 @@ class SnapshotWorker(ActorRolloutRefWorker):
 
 
 def write_weights(weights: Iterable[tuple[str, torch.Tensor]], folder: Path, stem: str, dtype: torch.dtype) -> None:
-    """Write weights as Hugging Face does: one file of safetensors, or several with an index.
-
-    Raises:
-        ValueError: there are none.
-    """
+    """Write weights as Hugging Face does: one file of safetensors, or several with an index. ValueError: none."""
     from safetensors.torch import save_file
 
     files: list[list[str]] = []

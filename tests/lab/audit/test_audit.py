@@ -527,6 +527,29 @@ def test_another_setting_is_another_run(
     assert (f"\n... and {problems - SHOWN} more\n" in report) == (problems > SHOWN)
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("branching.states", -1, "branching.states=-1: must be a whole number >= 0"),
+        ("data.train_batch_size", 2**40, f"data.train_batch_size={2**40}: must be at most {2**20}"),
+        ("algorithm.rae.decay", "high", "algorithm.rae.decay=high: must be a number >= 0 and <= 1"),
+        ("algorithm.rae", 3, "algorithm.rae=3: must be a mapping"),
+        ("trainer.v1", None, "trainer.v1=null: must be a mapping"),
+        ("games", "Nim", "games=Nim: must be a list"),
+        ("seed", "1e-3", "seed=1e-3: must be a whole number >= 0"),
+    ],
+)
+def test_a_config_that_was_edited_is_refused_by_the_settings_name(
+    run_dir: Path, capsys: pytest.CaptureFixture[str], setting: str, value: Any, message: str
+) -> None:
+    file = run_dir / CONFIG
+    settings = OmegaConf.load(file)
+    OmegaConf.update(settings, setting, value, merge=False)
+    OmegaConf.save(settings, file)
+    assert main([str(run_dir)]) == 2
+    assert capsys.readouterr().err == f"spiral: {file}: {message}\n"
+
+
 def test_a_game_that_cannot_be_made_here(
     run_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

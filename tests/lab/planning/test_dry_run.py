@@ -130,6 +130,12 @@ def test_where_a_sweep_cannot_be_is_refused(tmp_path: Path, dry: Dry) -> None:
         assert done.returncode == 2 and f"{tmp_path}/file is no folder" in done.stderr
 
 
+def test_a_folder_may_have_a_number_for_its_name_and_opponents_of_the_hub_are_named(dry: Dry) -> None:
+    done = dry("run_dir=2026", "hardware=cpu", "fsp.enabled=true", "fsp.initial=[base, {path: some/model}]")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("dry run: 2026; ") and "\n  some/model, an opponent\n" in done.stdout
+
+
 def test_keys_are_not_shown(dry: Dry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "a-secret-of-mine")
     done = dry("hardware=cpu", "trainer.project_name=${oc.env:MY_API_KEY}")
@@ -174,6 +180,7 @@ def test_whatever_is_shipped_is_planned(dry: Dry, preset: str) -> None:
         (["opponents=5"], "opponents=5: must be a list"),
         (["actor_rollout_ref.actor.optim.lr=-1"], "actor_rollout_ref.actor.optim.lr=-1: must be a number > 0"),
         (["run_dir=${nowhere}"], "Interpolation key 'nowhere' not found"),
+        (["run_dir=null"], "run_dir=null: must be a folder"),
     ],
 )
 def test_a_refusal_is_a_line(dry: Dry, overrides: list[str], message: str) -> None:

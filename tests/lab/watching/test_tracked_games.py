@@ -15,6 +15,7 @@ from recipe.spiral.lab.watching.tracked_games import (
     COLUMNS,
     MOST_CHARACTERS,
     Traces,
+    check_trackers,
     check_weave,
     log_games,
     log_lengths,
@@ -160,6 +161,15 @@ def test_games_are_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert game.output["results"] == [games()[0].result(player) for player in (0, 1)]
     assert (first.output["verdict"], second.output["verdict"]) == ("legal", "illegal")
     assert all(call.output is not None for call in weave.calls)
+
+
+def test_trackers_need_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracked_games.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
+    for named in (None, "console", ["console", "file"]):
+        check_trackers(named)
+    for named in ("mlflow", ["console", "mlflow"]):
+        with pytest.raises(ImportError, match=r"^trainer\.logger: mlflow is not installed"):
+            check_trackers(named)
 
 
 def test_traces_need_weave(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,12 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from ...checks.errors import require, written
+from ...checks.schema import KINDS, is_of
 from ...games import id_of
 from ...match import Rules
 from ...players.records import SELF_PLAY, GameRecord, Turn
@@ -26,6 +28,17 @@ from ...storage.checkpoints import config_file
 from ...storage.run_config import load_config
 from ...training.filters import Filters
 
+#: The sections, and the other settings, that are read.
+_SECTIONS = (
+    *("rules", "algorithm", "algorithm.rae", "algorithm.rollout_correction", "data", "data.custom_cls", "branching"),
+    *("draw_retry", "asynchronous", "records", "trainer", "trainer.v1"),
+)
+_READ = (
+    *("seed", "batch_unit", "actor_rollout_ref.rollout.n", "trainer.resume_mode", "trainer.v1.trainer_mode"),
+    *(f"{section}." for section in _SECTIONS if not section.startswith("trainer")),
+)
+#: Of games, branches and the like: more than any run has, and few enough to be counted.
+_MOST = 2**20
 #: A turn by its game's key, player and number.
 Place = tuple[object, int, int]
 
@@ -54,7 +67,9 @@ class Settings:
         if not file.is_file():
             raise NothingToAudit(f"{run_dir}: no run is here: there is no {file.name}")
         try:
-            self._read(load_config(file))
+            config = load_config(file)
+            _check(config)
+            self._read(config)
         except (OSError, YAMLError, OmegaConfBaseException, ValueError, TypeError, AttributeError, KeyError) as error:
             said = " ".join(str(error).split()).removeprefix(f"{file}: ")
             raise NothingToAudit(f"{file}: {said}") from error
@@ -122,6 +137,20 @@ class Settings:
     def advantages_follow(self) -> bool:
         """Whether advantages follow from outcomes. verl's own estimators and a KL penalty need what no record holds."""
         return self.estimator in ("rae", "grpo_role") and not self.kl_in_reward
+
+
+def _check(config: DictConfig) -> None:
+    """Refuse what no run writes, which somebody has changed since. What is left out is named where it is read."""
+    for name in _SECTIONS:
+        section = OmegaConf.select(config, name)
+        require(isinstance(section, DictConfig), f"{name}={written(section)}: must be a mapping")
+    games = OmegaConf.select(config, "games")
+    require(isinstance(games, ListConfig), f"games={written(games)}: must be a list")
+    for name, kind in KINDS.items():
+        value = OmegaConf.select(config, name, default=MISSING) if name.startswith(_READ) else MISSING
+        require(value == MISSING or is_of(value, kind), f"{name}={written(value)}: must be {kind}")
+        many = name.startswith(("data.", "branching.")) and isinstance(value, int) and value > _MOST
+        require(not many, f"{name}={written(value)}: must be at most {_MOST}")
 
 
 class Baselines:

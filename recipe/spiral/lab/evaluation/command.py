@@ -34,7 +34,10 @@ def main() -> None:
 
 
 def _main() -> int:
-    load_dotenv(Path.cwd() / ".env")  # what is set already wins
+    try:
+        load_dotenv(Path.cwd() / ".env")  # what is set already wins
+    except (OSError, ValueError) as error:
+        return fail(f".env: cannot be read ({error}); save it as UTF-8 text, or move it away", status=2)
     try:
         jobs = compose("eval")
     except ConfigError as error:

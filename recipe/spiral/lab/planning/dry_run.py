@@ -16,11 +16,14 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ...checks import ConfigError, check, check_model
 from ...checks.command_line import Job
+from ...checks.errors import require, written
 from ...checks.machine import check_folders
 from ...checks.names import CONFIG, values
 from ...checks.resuming import check_same_model, finished, followed
 from ...checks.settle import following, settle
+from ...opponents.fixed_opponents import MODEL, parse_opponents
 from ...opponents.model_files import is_hub_id
+from ...players.seats import BASE
 from ...processes.masking import without_secrets
 from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail, visible
@@ -46,6 +49,8 @@ def dry_run(jobs: Sequence[Job]) -> int:
     status = 0
     for config, hydra_config in jobs:
         try:
+            require(bool(config.run_dir), f"run_dir={written(config.run_dir)}: must be a folder")
+            config.run_dir = str(config.run_dir)  # also where it looks like a number
             print(visible(f"dry run: {without_secrets(str(config.run_dir))}; nothing is started, asked or written"))
             for line in _lines(config, hydra_config):
                 print(visible(line), flush=True)
@@ -77,6 +82,9 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
         yield from report.table(made, known)
         if not made.fits and config.memory.on_excess == "stop":
             raise ConfigError(report.refusal(config, size, made))
+    opponents = [o.settings["path"] for o in parse_opponents(config.opponents) if o.kind == MODEL]
+    opponents += [entry["path"] for entry in config.fsp.initial if config.fsp.enabled and entry != BASE]
+    downloads += [f"{path}, an opponent" for path in map(str, opponents) if is_hub_id(path)]
     downloads += [f"benchmark {name}" for name in places([e if isinstance(e, str) else e.id for e in hub])]
     if downloads:
         yield "to be downloaded, where it is not in the cache"

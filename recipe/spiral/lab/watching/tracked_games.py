@@ -21,6 +21,8 @@ from ...processes.terminal import visible
 
 #: The most characters of a response or an observation in a table.
 MOST_CHARACTERS = 4000
+#: The trackers of verl's whose packages have their names.
+_PACKAGES = ("wandb", "mlflow", "swanlab", "tensorboard", "clearml", "trackio")
 COLUMNS = ("step", "game", "opponent", "role", "outcome", "ended by", "reward", "turns", "text", "record")
 
 
@@ -85,6 +87,13 @@ def text(record: GameRecord) -> str:
         ]
     rewards = ", ".join(f"player {player} {reward:+.2f}" for player, reward in enumerate(record.rewards))
     return "\n".join([*lines, f"--- {record.termination}: {rewards}"])
+
+
+def check_trackers(named: str | Iterable[str] | None) -> None:
+    """See that the packages of the trackers are installed; ImportError says how to install one that is not."""
+    for name in [named] if isinstance(named, str) else named or ():
+        if name in _PACKAGES and importlib.util.find_spec(name) is None:
+            raise ImportError(f"trainer.logger: {name} is not installed: pip install {name}, or leave it out")
 
 
 def check_weave(project: str | None) -> None:

@@ -49,11 +49,7 @@ def check_fits(folder: Path, model: Path) -> None:
 
 
 def weight_shapes(folder: Path) -> Shapes:
-    """The shape of each weight in a folder of safetensors; reads the files' headers only.
-
-    Raises:
-        UnfitWeights: files are missing or cut short.
-    """
+    """The shapes of weights in a folder, from its files' headers only; UnfitWeights: files are missing or cut short."""
     from safetensors import safe_open
 
     if missing := missing_files(folder):

@@ -35,11 +35,7 @@ class AdapterEngine:
         self.loads = self.kept = 0
 
     def load(self, models: Mapping[str, Path], in_play: Collection[str] | None = None) -> dict[str, tuple[int, ...]]:
-        """Have exactly these loaded; none of them has a slot.
-
-        Raises:
-            AdapterError: one of the servers cannot (Ray's version of it).
-        """
+        """Have exactly these loaded; none of them has a slot. AdapterError (Ray's of it): one of the servers cannot."""
         wanted = {name: path for name, path in models.items() if name != BASE}
         loaded = [set(names) for names in self._on_all("list_adapters")]
         for name in sorted(set().union(*loaded) - wanted.keys()):

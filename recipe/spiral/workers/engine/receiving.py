@@ -70,11 +70,7 @@ class FileCheckpointEngine(CheckpointEngine):
         unfinished.rename(file)
 
     async def receive_weights(self, global_steps: int | None = None) -> AsyncIterator[tuple[str, torch.Tensor]]:
-        """Each weight, as soon as the file is there.
-
-        Raises:
-            TimeoutError: it does not come.
-        """
+        """Each weight, as soon as the file is there; TimeoutError: it does not come."""
         from safetensors import safe_open
 
         file = self._file(global_steps)
