@@ -133,6 +133,16 @@ def test_presets_come_with_the_wheel(installed: Path, tmp_path: Path) -> None:
         assert refused.stderr.startswith(f"spiral: {typo}: ") and f"did you mean `{near}`?" in refused.stderr
 
 
+@pytest.mark.parametrize("program", ["main_spiral", "report", "games.check"])
+def test_a_python_without_the_packages_is_one_line(program: str) -> None:
+    """-S: no packages but Python's own."""
+    command = [sys.executable, "-S", "-m", f"recipe.spiral.{program}"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, env={})
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("spiral: its packages are not here: run_scripts/setup.sh")
+    assert len(result.stderr.splitlines()) == 1
+
+
 def test_messages_name_the_packages_of_the_extras() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     packages = {extra: tuple(package.split(";")[0] for package in of) for extra, of in extras.items()}
