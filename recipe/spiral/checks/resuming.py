@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,13 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ..opponents.pool_folder import PoolFolder
 from ..processes.masking import without_secrets
 from ..processes.runtime import FAST, STOCK
 from ..processes.terminal import note
 from ..storage.checkpoints import (
     REFERENCE,
+    STATE_FILE,
     check_intact,
     check_none,
     check_resumable,
@@ -25,11 +26,11 @@ from ..storage.checkpoints import (
     run_before,
     says,
 )
-from ..storage.disk import read_small
+from ..storage.disk import read_json
 from ..storage.metrics_file import METRICS, MetricsFile, read_metrics
 from ..storage.run_config import unresolved
 from ..training.kept_settings import KEPT, Kept, kept_settings
-from .errors import require, written
+from .errors import ConfigError, require, written
 from .names import values
 from .opponents_play import check_initial
 from .verls import has_critic
@@ -59,10 +60,14 @@ def _resumed(config: DictConfig) -> None:
     """Check that a run can go on from its checkpoint, or begin with the members that it gives its pool."""
     checkpoint = _whole(config)
     if checkpoint is not None:
-        _same_mode(config, checkpoint)
-        _same_settings(config, checkpoint)
         _same_reference(config, checkpoint)
-    _pool(config, checkpoint)
+    try:
+        if checkpoint is not None:
+            _same_mode(config, checkpoint)
+            _same_settings(config, checkpoint)
+        _pool(config, checkpoint)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ConfigError(f"{checkpoint}: {STATE_FILE} is damaged ({type(error).__name__}: {error})") from error
 
 
 def _whole(config: DictConfig) -> Path | None:
@@ -147,8 +152,10 @@ def check_same_model(config: DictConfig, form: Any, part: str = "actor_rollout_r
     instead = f"; take {setting}={was}, or {_anew(config)}"
     folder = checkpoint / ("critic" if part == "critic" else "actor") / "huggingface"
     try:
-        saved = json.loads(read_small(folder / "config.json"))
+        saved = read_json(folder / "config.json")
     except (OSError, ValueError):
+        saved = {}
+    if not isinstance(saved.get("text_config", saved), dict):
         saved = {}
     for name in SIZES:
         before = saved.get("text_config", saved).get(name)
@@ -182,9 +189,11 @@ def _same_reference(config: DictConfig, checkpoint: Path) -> None:
 
 def _pool(config: DictConfig, checkpoint: Path | None) -> None:
     """Check the members that never leave: the checkpoint's, or where it has no pool those of ``fsp.initial``."""
-    pool = None if checkpoint is None else read_state(checkpoint).get("league", {}).get("pool")
-    if not pool:
+    league = {} if checkpoint is None else read_state(checkpoint).get("league", {})
+    if not (pool := league.get("pool")):
         return check_initial(config)
+    for name in (*(member["name"] for member in pool["members"]), *league.get("leaving", ())):
+        PoolFolder(Path(str(config.run_dir))).path(name)
     permanent, size = sum(member.get("permanent", False) for member in pool["members"]), config.fsp.size
     require(
         not config.fsp.enabled or permanent < size,
@@ -231,9 +240,9 @@ def settings_before(config: DictConfig, checkpoint: Path) -> dict[str, Any]:
     known["runtime"] = FAST if state.get("transfer_queue.backend.storage_backend") == "PackedStorage" else STOCK
     for part, model in (("actor", "actor_rollout_ref.model"), ("critic", "critic.model")):
         try:
-            lora = json.loads(read_small(checkpoint / part / "lora_train_meta.json"))
+            lora = read_json(checkpoint / part / "lora_train_meta.json")
             known |= {f"{model}.lora_rank": lora["r"], f"{model}.lora_alpha": lora["lora_alpha"]}
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError):
             continue
     return known
 
