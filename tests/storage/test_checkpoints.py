@@ -318,7 +318,10 @@ def test_an_older_checkpoint_is_named_where_the_state_is_of_another_step(tmp_pat
         check_resumable(tmp_path, 1)
 
 
-@pytest.mark.parametrize("change", [{"baselines": {"values": [["Nim", 0, "self", 1]]}}, {"guard": {}}, {"records_after": 1}, {"manifest": False}])
+@pytest.mark.parametrize(
+    "change",
+    [{"baselines": {"values": [["Nim", 0, "self", 1]]}}, {"guard": {}}, {"records_after": 1}, {"manifest": False}],
+)
 def test_a_changed_state_is_damage(tmp_path: Path, change: dict[str, Any]) -> None:
     folder = save(tmp_path, 20)
     write_state(folder, state(20, manifest=True))

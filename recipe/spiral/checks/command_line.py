@@ -39,10 +39,9 @@ from .settle import idle, settle
 #: A config, and Hydra's own node that belongs to it.
 Job = tuple[DictConfig, DictConfig]
 
-#: Of a run's folder: what has nothing but files, what are folders, and how names of files end.
-_ONLY_FILES = (".hydra", "games", "benchmarks")
-_FOLDERS = (*_ONLY_FILES, "checkpoints", "pool")
-_FILES = (".jsonl", ".json", ".yaml", ".log", ".txt", ".lock", ".sqlite")
+#: Of a run's folder: what are folders, and how names of files end.
+_FOLDERS = (".hydra", "games", "benchmarks", "checkpoints", "pool")
+_FILES = (".jsonl", ".json", ".yaml", ".log", ".txt", ".lock", ".sqlite", ".gz")
 #: Without Hydra's own notes and folders, which a dry run does not make.
 _NOTHING_WRITTEN = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra.sweep.subdir=.", "hydra/job_logging=disabled")
 #: As Hydra's grammar has it: any case, and blanks around the value.
@@ -55,12 +54,11 @@ _QUOTES = (
 
 
 def _check_plain(run_dir: Path) -> None:
-    """Refuse a folder with links, pipes or the like in the place of what a start writes there, and Hydra before it: it
-    may be a stranger's, and they lead anywhere."""
-    for folder in filter(Path.is_dir, (run_dir, *(run_dir / name for name in _ONLY_FILES))):
+    """Refuse a folder with links or pipes where a start, and Hydra before it, writes: a stranger's lead anywhere."""
+    for folder in filter(Path.is_dir, (run_dir, run_dir / ".hydra", run_dir / "games", run_dir / "benchmarks")):
         for entry in os.scandir(folder):
             is_file, name = entry.is_file(follow_symlinks=False), entry.name
-            is_folder = folder == run_dir and entry.is_dir(follow_symlinks=name == "checkpoints")
+            is_folder = entry.is_dir(follow_symlinks=name == "checkpoints")
             if not (is_file and name not in _FOLDERS) and not (is_folder and not name.endswith(_FILES)):
                 raise ConfigError(f"{entry.path}: is a link, a pipe or not what a run has there; remove it")
 
@@ -93,7 +91,7 @@ def compose(program: str) -> list[Job]:
         jobs.append((config, HydraConfig.get()))
 
     for name, _, folder in (argument.lstrip("+").partition("=") for argument in given):
-        if name in ("run_dir", "eval_dir", "hydra.run.dir"):
+        if name in ("run_dir", "eval_dir"):
             _check_plain(Path(folder.strip("'\"")))
     names = Names(program)
     for option in others:

@@ -9,7 +9,6 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ..opponents.pool_folder import PoolFolder
 from ..processes.masking import without_secrets
 from ..processes.runtime import FAST, STOCK
 from ..processes.terminal import note
@@ -59,12 +58,11 @@ def _saved(config: DictConfig) -> None:
 def _resumed(config: DictConfig) -> None:
     """Check that a run can go on from its checkpoint, or begin with the members that it gives its pool."""
     checkpoint = _whole(config)
-    if checkpoint is not None:
-        _same_reference(config, checkpoint)
     try:
         if checkpoint is not None:
             _same_mode(config, checkpoint)
             _same_settings(config, checkpoint)
+            _same_reference(config, checkpoint)
         _pool(config, checkpoint)
     except (TypeError, KeyError, AttributeError) as error:
         raise ConfigError(f"{checkpoint}: {STATE_FILE} is damaged ({type(error).__name__}: {error})") from error
@@ -153,12 +151,11 @@ def check_same_model(config: DictConfig, form: Any, part: str = "actor_rollout_r
     folder = checkpoint / ("critic" if part == "critic" else "actor") / "huggingface"
     try:
         saved = read_json(folder / "config.json")
-    except (OSError, ValueError):
-        saved = {}
-    if not isinstance(saved.get("text_config", saved), dict):
+        saved = dict(saved.get("text_config", saved))
+    except (OSError, ValueError, TypeError):
         saved = {}
     for name in SIZES:
-        before = saved.get("text_config", saved).get(name)
+        before = saved.get(name)
         size = getattr(form, name, None)
         require(
             before is None or size is None or before == size,
@@ -189,11 +186,9 @@ def _same_reference(config: DictConfig, checkpoint: Path) -> None:
 
 def _pool(config: DictConfig, checkpoint: Path | None) -> None:
     """Check the members that never leave: the checkpoint's, or where it has no pool those of ``fsp.initial``."""
-    league = {} if checkpoint is None else read_state(checkpoint).get("league", {})
-    if not (pool := league.get("pool")):
+    pool = None if checkpoint is None else read_state(checkpoint).get("league", {}).get("pool")
+    if not pool:
         return check_initial(config)
-    for name in (*(member["name"] for member in pool["members"]), *league.get("leaving", ())):
-        PoolFolder(Path(str(config.run_dir))).path(name)
     permanent, size = sum(member.get("permanent", False) for member in pool["members"]), config.fsp.size
     require(
         not config.fsp.enabled or permanent < size,

@@ -42,13 +42,18 @@ class Extension(extensions.Extension):
 
     def _resumes(self, config: Any, checkpoint: Path) -> None:
         """See that what a checkpoint has of ours can be gone on with."""
+        from ..opponents.pool_folder import PoolFolder
         from .saved_state import checked_state
 
         state = checked_state(checkpoint)
         if lacks := sorted({"baselines", "guard", "in_flight", "records_after"} - state.keys()):
             raise BrokenCheckpoint(f"{checkpoint / STATE_FILE}: lacks {', '.join(lacks)}")
+        league = state.get("league", {})
+        members = [member["name"] for member in (league.get("pool") or {}).get("members", ())]
         try:
-            self.budgets(config).load_state_dict(state.get("league", {}).get("budgets", {}))
+            for name in (*members, *league.get("leaving", ())):
+                PoolFolder(Path(str(config.run_dir))).path(name)
+            self.budgets(config).load_state_dict(league.get("budgets", {}))
             self.watcher(config).load_state_dict(state["guard"])
         except ValueError as error:
             raise ValueError(f"{checkpoint / STATE_FILE}: {error}") from error
