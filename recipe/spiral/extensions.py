@@ -283,7 +283,8 @@ def choose(config: Any, say: Callable[[str], None]) -> tuple[Extension, ...]:
 
 def loaded() -> tuple[Extension, ...]:
     """Those of this run, in this process."""
-    return tuple(map(_load, filter(None, os.environ.get(NAMES, "").split(","))))
+    names = filter(None, os.environ.get(NAMES, "").split(","))
+    return tuple(importlib.import_module(name).Extension() for name in names)
 
 
 def first(found: Iterable[Any]) -> Any:
@@ -292,11 +293,6 @@ def first(found: Iterable[Any]) -> Any:
 
 
 @cache
-def _load(name: str) -> Extension:
-    made: Extension = importlib.import_module(name).Extension()
-    return made
-
-
 def _is_there(name: str) -> bool:
     """Whether the module can be imported; one that needs another that is not there cannot either, and says so."""
     try:

@@ -105,7 +105,8 @@ async def play(
             return record
         player = game.current_player
         observation = game.observation(player)
-        history = (*before[player], *_history(record, player))
+        own = record.turns_of(player)  # all were legal where the game goes on, so that each has an action
+        history = (*before[player], *((turn.observation, turn.action) for turn in own if turn.action is not None))
         position = Position(key, game, player, turns[player], observation, history)
         try:
             response = await players[player].respond(position)
@@ -155,11 +156,6 @@ def _replayed(game: Game, past: Sequence[str]) -> tuple[History, History]:
         seen[player].append((game.observation(player), action))
         game.step(action)
     return tuple(seen[0]), tuple(seen[1])
-
-
-def _history(record: GameRecord, player: int) -> History:
-    """The observations and actions of a player so far. All turns of a game that goes on were legal: each has both."""
-    return tuple((turn.observation, turn.action) for turn in record.turns_of(player) if turn.action is not None)
 
 
 def _judge(game: Game, response: Response, rules: Rules) -> tuple[Verdict, str | None]:

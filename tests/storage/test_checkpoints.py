@@ -272,7 +272,7 @@ def test_a_note_of_any_number_of_ranks_is_read(tmp_path: Path, noted: str, ranks
 
 
 def test_state_survives(tmp_path: Path) -> None:
-    state = {"step": 3, "baselines": {"values": [["TicTacToe", 0, 0.1 + 0.2]]}}
+    state = {"step": 3, "baselines": {"values": [["TicTacToe", 0, "self", 0.1 + 0.2]]}}
     write_state(tmp_path / "global_step_3", state)
     assert read_state(tmp_path / "global_step_3") == state
     write_state(tmp_path / "global_step_3", {"step": 4})
@@ -318,7 +318,10 @@ def test_an_older_checkpoint_is_named_where_the_state_is_of_another_step(tmp_pat
         check_resumable(tmp_path, 1)
 
 
-@pytest.mark.parametrize("change", [{"baselines": []}, {"guard": {}}, {"records_after": 1}, {"manifest": False}])
+@pytest.mark.parametrize(
+    "change",
+    [{"baselines": {"values": [["Nim", 0, "self", 1]]}}, {"guard": {}}, {"records_after": 1}, {"manifest": False}],
+)
 def test_a_changed_state_is_damage(tmp_path: Path, change: dict[str, Any]) -> None:
     folder = save(tmp_path, 20)
     write_state(folder, state(20, manifest=True))

@@ -39,6 +39,9 @@ from .settle import idle, settle
 #: A config, and Hydra's own node that belongs to it.
 Job = tuple[DictConfig, DictConfig]
 
+#: Of a run's folder: what are folders, and how names of files end.
+_FOLDERS = (".hydra", "games", "benchmarks", "checkpoints", "pool")
+_FILES = (".jsonl", ".json", ".yaml", ".log", ".txt", ".lock", ".sqlite", ".gz")
 #: Without Hydra's own notes and folders, which a dry run does not make.
 _NOTHING_WRITTEN = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra.sweep.subdir=.", "hydra/job_logging=disabled")
 #: As Hydra's grammar has it: any case, and blanks around the value.
@@ -48,6 +51,16 @@ _QUOTES = (
     "put the argument in single quotes, and a text with other signs in double ones within: 'games=[Nim, Pig]', "
     "'run_dir=\"a (b)\"'"
 )
+
+
+def _check_plain(run_dir: Path) -> None:
+    """Refuse a folder with links or pipes where a start, and Hydra before it, writes: a stranger's lead anywhere."""
+    for folder in filter(Path.is_dir, (run_dir, run_dir / ".hydra", run_dir / "games", run_dir / "benchmarks")):
+        for entry in os.scandir(folder):
+            is_file, name = entry.is_file(follow_symlinks=False), entry.name
+            is_folder = entry.is_dir(follow_symlinks=name == "checkpoints")
+            if not (is_file and name not in _FOLDERS) and not (is_folder and not name.endswith(_FILES)):
+                raise ConfigError(f"{entry.path}: is a link, a pipe or not what a run has there; remove it")
 
 
 def compose(program: str) -> list[Job]:
@@ -79,6 +92,9 @@ def compose(program: str) -> list[Job]:
                 OmegaConf.update(config, key, OmegaConf.select(config, key))
         jobs.append((config, HydraConfig.get()))
 
+    for name, _, folder in (argument.lstrip("+").partition("=") for argument in given):
+        if name in ("run_dir", "eval_dir"):
+            _check_plain(Path(folder.strip("'\"")))
     names = Names(program)
     for option in others:
         raise ConfigError(_no_such_flag(option, names))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import ChainMap
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from ..players.seats import BASE
 from ..processes.runtime import engine_ranks
 from ..rollouts.schedule import parse_games, validated_games
 from ..rollouts.validation_opponents import matches
-from ..storage.disk import read_small
+from ..storage.disk import read_json
 
 #: Share of a GPU's memory that all its engines together may plan with.
 ALL_SHARES = 0.95
@@ -135,7 +134,7 @@ def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> Non
         raise ValueError(f"{what}: holds no config.json, so it is no Hugging Face model")
     mine = Path(str(config.actor_rollout_ref.model.path)).expanduser() / "config.json"
     if mine.is_file():
-        ours, theirs = (json.loads(read_small(file)) for file in (mine, path / "config.json"))
+        ours, theirs = (read_json(file) for file in (mine, path / "config.json"))
         unlike = [key for key in ("architectures", "vocab_size", "hidden_size") if ours.get(key) != theirs.get(key)]
         if unlike:
             raise ValueError(

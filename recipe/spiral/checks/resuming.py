@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from ..processes.runtime import FAST, STOCK
 from ..processes.terminal import note
 from ..storage.checkpoints import (
     REFERENCE,
+    STATE_FILE,
     check_intact,
     check_none,
     check_resumable,
@@ -25,11 +25,11 @@ from ..storage.checkpoints import (
     run_before,
     says,
 )
-from ..storage.disk import read_small
+from ..storage.disk import read_json
 from ..storage.metrics_file import METRICS, MetricsFile, read_metrics
 from ..storage.run_config import unresolved
 from ..training.kept_settings import KEPT, Kept, kept_settings
-from .errors import require, written
+from .errors import ConfigError, require, written
 from .names import values
 from .opponents_play import check_initial
 from .verls import has_critic
@@ -58,11 +58,14 @@ def _saved(config: DictConfig) -> None:
 def _resumed(config: DictConfig) -> None:
     """Check that a run can go on from its checkpoint, or begin with the members that it gives its pool."""
     checkpoint = _whole(config)
-    if checkpoint is not None:
-        _same_mode(config, checkpoint)
-        _same_settings(config, checkpoint)
-        _same_reference(config, checkpoint)
-    _pool(config, checkpoint)
+    try:
+        if checkpoint is not None:
+            _same_mode(config, checkpoint)
+            _same_settings(config, checkpoint)
+            _same_reference(config, checkpoint)
+        _pool(config, checkpoint)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ConfigError(f"{checkpoint}: {STATE_FILE} is damaged ({type(error).__name__}: {error})") from error
 
 
 def _whole(config: DictConfig) -> Path | None:
@@ -147,11 +150,12 @@ def check_same_model(config: DictConfig, form: Any, part: str = "actor_rollout_r
     instead = f"; take {setting}={was}, or {_anew(config)}"
     folder = checkpoint / ("critic" if part == "critic" else "actor") / "huggingface"
     try:
-        saved = json.loads(read_small(folder / "config.json"))
-    except (OSError, ValueError):
+        saved = read_json(folder / "config.json")
+        saved = dict(saved.get("text_config", saved))
+    except (OSError, ValueError, TypeError):
         saved = {}
     for name in SIZES:
-        before = saved.get("text_config", saved).get(name)
+        before = saved.get(name)
         size = getattr(form, name, None)
         require(
             before is None or size is None or before == size,
@@ -231,9 +235,9 @@ def settings_before(config: DictConfig, checkpoint: Path) -> dict[str, Any]:
     known["runtime"] = FAST if state.get("transfer_queue.backend.storage_backend") == "PackedStorage" else STOCK
     for part, model in (("actor", "actor_rollout_ref.model"), ("critic", "critic.model")):
         try:
-            lora = json.loads(read_small(checkpoint / part / "lora_train_meta.json"))
+            lora = read_json(checkpoint / part / "lora_train_meta.json")
             known |= {f"{model}.lora_rank": lora["r"], f"{model}.lora_alpha": lora["lora_alpha"]}
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError):
             continue
     return known
 

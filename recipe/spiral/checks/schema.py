@@ -6,7 +6,6 @@ They stand in ``settings.yaml``, in the words of the message that refuses anothe
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from collections.abc import Mapping
@@ -70,8 +69,8 @@ def _is_one(value: Any, kind: str) -> bool:
         return any(_is_one(value, choice) for choice in kind.removeprefix("one of ").split(", "))
     name, *bounds = re.split(r" and | (?=[<>])", kind)
     if name in ("a whole number", "a number"):
-        number = isinstance(value, int) and not isinstance(value, bool)
-        number = number or (name == "a number" and isinstance(value, float) and math.isfinite(value))
+        number = isinstance(value, int) or (name == "a number" and isinstance(value, float))
+        number = number and not isinstance(value, bool) and abs(value) < 1e300  # nor NaN
         return number and all(_SIGNS[sign](value, float(bound)) for sign, bound in map(str.split, bounds))
     if name in _TYPES:
         return isinstance(value, _TYPES[name]) and value != ""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..storage.disk import read_small
+from ..storage.disk import read_json
 from .source import ExportError, Source
 from .weights import Weights, empty_model, whole_model
 
@@ -104,8 +103,8 @@ def import_peft() -> Any:
 def _alpha(source: Source) -> int:
     noted = source.folder / "actor" / "lora_train_meta.json"
     try:
-        return int(json.loads(read_small(noted))["lora_alpha"])
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return int(read_json(noted)["lora_alpha"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         alpha = source.setting("actor_rollout_ref.model.lora_alpha")
     if not isinstance(alpha, int | float):
         raise ExportError(f"LoRA's alpha is not known: neither {noted} nor config.yaml of the run names it")

@@ -5,14 +5,13 @@ Of weights in Hugging Face's format only safetensors are read, and no code is ru
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from safetensors import SafetensorError, safe_open
 
-from ..storage.disk import link_or_copy, read_small, real
+from ..storage.disk import link_or_copy, read_json, real
 from ..storage.manifest import MANIFEST, TEXTS, changed_files
 
 #: A whole model, or a PEFT adapter.
@@ -85,10 +84,9 @@ def _whole(file: Path) -> bool:
 def _read(file: Path) -> Any:
     """A JSON file's mapping; None if it is not there, cut short, or holds none."""
     try:
-        content = json.loads(read_small(file))
-    except (OSError, ValueError, RecursionError):
+        return read_json(file)
+    except (OSError, ValueError):
         return None
-    return content if isinstance(content, dict) else None
 
 
 def is_hub_id(path: str) -> bool:

@@ -27,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from ..storage.disk import InUse, check_locks, read_small, real, write_whole
+from ..storage.disk import InUse, check_locks, read_json, real, write_whole
 from .interrupts import END_SIGNALS, hold, interrupt_on_signals, release
 
 PROCESSES = "processes.json"
@@ -77,8 +77,8 @@ def one_run(name: str) -> dict[str, str]:
 def tracked(run_dir: Path, **more: str) -> dict[str, str]:
     """What a run's trackers call it, in all of its starts: ``run``, and ``more`` that is to be kept."""
     try:
-        known = {str(tracker): str(name) for tracker, name in json.loads(read_small(run_dir / TRACKERS)).items()}
-    except (OSError, ValueError, AttributeError):
+        known = {str(tracker): str(name) for tracker, name in read_json(run_dir / TRACKERS).items()}
+    except (OSError, ValueError):
         known = {}
     if more or "run" not in known:
         known = {"run": uuid.uuid4().hex[:21], **known, **more}  # SwanLab once took 21 characters, no more and no less
@@ -244,13 +244,13 @@ def end_leftovers(notes: Path, of: list[float] | None = None) -> int:
     ``of``: only if it is this driver's, by number and time; the list stays, as another start may be writing its own.
     """
     try:
-        noted = json.loads(read_small(notes))
+        noted = read_json(notes)
         if of is not None and noted["driver"] != of:
             return 0
         driver = _living([noted["driver"]] if of is None and "driver" in noted else [])
         leftovers = _living(noted["processes"])
         segments = {str(name) for name in noted.get("segments", ())}
-    except (OSError, ValueError, RecursionError, TypeError, LookupError, AttributeError, ArithmeticError):
+    except (OSError, ValueError, TypeError, LookupError, ArithmeticError):
         return 0  # not what we write
     if driver:
         raise InUse(f"{notes.parent}: process {driver[0].pid} is at work there; wait for it, end it, or take another")

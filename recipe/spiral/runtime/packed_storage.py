@@ -165,7 +165,8 @@ class PackedStorageManager(AsyncSimpleStorageManager):
 
     @staticmethod
     def _select_by_positions(field_data: Any, positions: list[int]) -> Any:
-        if _is_dense(field_data):
+        plain = isinstance(field_data, torch.Tensor) and not field_data.is_nested and field_data.dtype in _CODES
+        if plain and field_data.nbytes < LARGE * len(field_data):  # its rows are short
             rows = field_data.cpu()
             return [_pack(rows[position]) for position in positions]
         if _is_jagged_tokens(field_data):
@@ -181,13 +182,6 @@ class PackedStorageManager(AsyncSimpleStorageManager):
         if any(isinstance(row, torch.Tensor) for row in rows):
             return AsyncSimpleStorageManager._pack_field_values(rows)
         return PlainRows.of(rows)
-
-
-def _is_dense(field: Any) -> bool:
-    """Whether it is a plain tensor, whose rows are short."""
-    if not isinstance(field, torch.Tensor) or field.is_nested or field.dtype not in _CODES:
-        return False
-    return field.nbytes < LARGE * len(field)
 
 
 def _is_jagged_tokens(field: Any) -> bool:

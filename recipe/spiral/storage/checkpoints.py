@@ -19,7 +19,7 @@ from typing import Any
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from .disk import read_small, real, write_whole
+from .disk import read_json, read_small, real, write_whole
 from .manifest import MANIFEST, changed_files, changed_member, checksums_hold, read_manifest, write_digests
 from .run_config import load_config, setting
 
@@ -100,12 +100,9 @@ def read_state(folder: Path) -> dict[str, Any]:
     """SPIRAL's state in a checkpoint folder. Raises BrokenCheckpoint: there is none, or it cannot be read."""
     file = folder / STATE_FILE
     try:
-        state = json.loads(read_small(file))
-    except (OSError, ValueError, RecursionError) as error:
-        raise BrokenCheckpoint(f"{file}: {error}") from error
-    if not isinstance(state, dict):
-        raise BrokenCheckpoint(f"{file}: holds no mapping")
-    return state
+        return read_json(file)
+    except (OSError, ValueError) as error:
+        raise BrokenCheckpoint(f"{file}: {str(error).removeprefix(f'{file}: ')}") from error
 
 
 def reference_file(folder: Path, ranks: int, rank: int) -> Path:
@@ -116,9 +113,8 @@ def reference_file(folder: Path, ranks: int, rank: int) -> Path:
 def ranks_saved(folder: Path) -> int:
     """The number of ranks that wrote a checkpoint, from verl's note, or else from the files' names."""
     try:
-        noted = json.loads(read_small(folder / "actor" / "fsdp_config.json"))
-        ranks = int(noted["world_size"])
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        ranks = int(read_json(folder / "actor" / "fsdp_config.json")["world_size"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         names = (re.search(r"_world_size_(\d+)_rank_", file.name) for file in folder.glob("actor/*.pt"))
         ranks = max((int(name[1]) for name in names if name), default=1)
     return min(max(1, ranks), _MOST_RANKS)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 #: Messages of errors that lost their errno: torch's writer drops it, and Ray passes on only the text of an error.
 _FULL = re.compile(
@@ -85,6 +87,17 @@ def read_small(file: Path, most: int = 2**26) -> bytes:
         if len(read := opened.read(most + 1)) > most:
             raise OSError(f"{file}: has more than {most} bytes, which no such file has")
     return read
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The mapping in a JSON file. Raises OSError: as ``read_small``; ValueError: it is damaged, or holds no mapping."""
+    try:
+        content = json.loads(read_small(file))
+    except (ValueError, RecursionError) as error:  # RecursionError: a hundred thousand brackets
+        raise ValueError(f"{file}: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{file}: holds no mapping")
+    return content
 
 
 def free(path: Path) -> int:

@@ -50,7 +50,10 @@ class RecordWriter:
         self.path.mkdir(parents=True, exist_ok=True)
         file = self.file(split, step)
         in_order = sorted(records, key=lambda record: record.key)
-        write_whole(file, pack(len(in_order), (_with_digest(record.to_json().encode()) for record in in_order)))
+        lines = (record.to_json().encode() for record in in_order)
+        write_whole(
+            file, pack(len(in_order), (line[:-1] + BEFORE + digest(line).encode() + AFTER + b"\n" for line in lines))
+        )
         return file
 
     def cut_back(self, step: int) -> list[Path]:
@@ -103,10 +106,6 @@ def pack(number: int, lines: Iterable[bytes]) -> Iterator[bytes]:
         checksum, length = zlib.crc32(line, checksum), length + len(line)
         yield deflate.compress(line)
     yield deflate.flush() + struct.pack("<II", checksum, length & 0xFFFFFFFF)
-
-
-def _with_digest(line: bytes) -> bytes:
-    return line[:-1] + BEFORE + digest(line).encode() + AFTER + b"\n"
 
 
 def digest(line: bytes) -> str:

@@ -6,8 +6,8 @@ Beside the checkpoints lie the records of games, answers to benchmarks, and the 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from omegaconf import DictConfig
 
 from ..extensions import loaded
 from ..opponents.league import League
-from ..players.records import GameRecord
 from ..players.seeds import GameKey
 from ..rae import RoleBaselines
 from ..rollouts import channel
@@ -80,7 +79,7 @@ class RunState:
             return
         records = [*games.records, *games.discarded]
         if not self.config.records.tokens:
-            records = [_without_tokens(record) for record in records]
+            records = [replace(game, turns=[replace(turn, tokens=None) for turn in game.turns]) for game in records]
         self._write(f"the games of step {step}", self.records.path, lambda: self.records.write(split, step, records))
 
     def judge_answers(self, step: int, keys: Sequence[GameKey], dataset: Any) -> dict[str, float]:
@@ -198,7 +197,3 @@ class RunState:
         why = f"{full}; free some space and start again to {then}"
         self.console.say(why)
         raise DiskFull(why) from full
-
-
-def _without_tokens(record: GameRecord) -> GameRecord:
-    return dataclasses.replace(record, turns=[dataclasses.replace(turn, tokens=None) for turn in record.turns])

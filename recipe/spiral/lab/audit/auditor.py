@@ -27,6 +27,7 @@ from ...storage.record_folder import RecordFolder
 from ...training.filters import REJECTED, UNPAIRED
 from ...training.kept_settings import of_baselines
 from ..run_progress import resumed_after
+from ..saved_state import checked_state
 from .game_checks import TOLERANCE, Findings, Games, Tally, look_at_all, name, name_turn
 from .games_in_flight import InFlight
 from .recompute import Baselines, NothingToAudit, Place, Settings, marks
@@ -106,7 +107,8 @@ class Auditor(Findings):
 
     def _audit_step(self, step: int, audited: Games) -> None:
         """A step's games: what each is by itself, their accounting, then baselines and advantages."""
-        self.settings.take_rae(next((rae for until, rae in self._rae_before if step <= until), self.settings.rae))
+        before = next((rae for until, rae in self._rae_before if step <= until), {})
+        self.settings.take_rae({**self.settings.rae, **before})
         if not self.settings.baseline:
             self._baselines.values.clear()
         if step != (self.steps[-1] if self.steps else 0) + 1:
@@ -303,7 +305,7 @@ class Auditor(Findings):
         self.checkpoints.append(step)
         saved: dict[tuple[str, int, str], float] = {}
         try:
-            state = checkpoints.read_state(folder)
+            state = checked_state(folder)
             for game, role, opponent, value in state["baselines"]["values"]:
                 saved[game, int(role), str(opponent)] = float(value)
             seed = state.get("settings", state)["seed"]
@@ -329,7 +331,7 @@ def _begun(checkpoint: Path, step: int) -> tuple[int, list[tuple[int, Mapping[st
     """What a run's latest checkpoint says: the step after which its records begin, 0 where it does not; and the
     settings of baselines that held up to steps, the checkpoint's included."""
     try:
-        state = checkpoints.read_state(checkpoint)
+        state = checked_state(checkpoint)
         its_own = of_baselines(state.get("settings", {}))
         before = [*state.get("rae_before", []), *([(step, its_own)] if its_own else [])]
         return max(int(state.get("records_after", 0)), 0), before

@@ -20,7 +20,7 @@ from ... import extensions
 from ...opponents.fixed_opponents import FixedOpponent
 from ...players.base import PlayerFailure, Position, Response
 from ...players.records import Usage
-from ...storage.disk import read_small, write_whole
+from ...storage.disk import read_json, write_whole
 from .api.endpoint_client import Unpaid
 from .api.endpoint_settings import ApiSettings, Limit
 from .api.player import ApiPlayer, BudgetSpent
@@ -147,8 +147,9 @@ class Budgets(extensions.Budgets):
         """Go on from a checkpoint, or from the file if that knows of more: a killed run had gone on by then.
 
         Raises:
-            ValueError: the file cannot be read.
+            ValueError: the file cannot be read, or the checkpoint's costs are none.
         """
+        check_costs(state)
         written = read_costs(self._file) if self.spent and self._file.is_file() else {}
         for costs in (state, written):
             for name in costs.keys() & self.spent.keys():
@@ -159,17 +160,25 @@ class Budgets(extensions.Budgets):
 def read_costs(file: Path) -> dict[str, dict[str, Any]]:
     """What a run's endpoints have cost, by name, each as the fields of a ``Usage``; ``ValueError`` if it is damaged."""
     try:
-        costs = json.loads(read_small(file))
-        for usage in costs.values():
-            numbers = (usage["prompt_tokens"], usage["response_tokens"], usage["cost"] or 0.0)
-            if not (0 <= Usage(**usage).tokens < math.inf and all(0 <= number < math.inf for number in numbers)):
-                raise ValueError("a negative or infinite number")
-    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+        costs = read_json(file)
+        check_costs(costs)
+    except (OSError, ValueError) as error:
         raise ValueError(
             f"{file}: what the endpoints have cost so far cannot be read ({type(error).__name__}): put the file "
             "back, or remove it, and the budgets do not count what was spent after the checkpoint"
         ) from error
-    return dict(costs)
+    return costs
+
+
+def check_costs(costs: Mapping[str, Any]) -> None:
+    """Raises ValueError: they are no usages."""
+    try:
+        for usage in costs.values():
+            numbers = (usage["prompt_tokens"], usage["response_tokens"], usage["cost"] or 0.0)
+            if not (0 <= Usage(**usage).tokens < math.inf and all(0 <= number < math.inf for number in numbers)):
+                raise ValueError("a negative or infinite number")
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 class LeftAlone(PlayerFailure):

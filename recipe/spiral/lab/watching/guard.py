@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from statistics import fmean, median_low
-from typing import Any
+from typing import Any, TypedDict
+
+import msgspec
 
 SYMPTOMS = (
     "short_responses",
@@ -66,6 +68,14 @@ class _Series:
     @property
     def means(self) -> tuple[float, float]:
         return fmean(self.first), fmean(self.last)
+
+
+class _Saved(TypedDict, total=False):
+    """A ``state_dict``."""
+
+    series: dict[str, _Series]
+    streaks: list[tuple[str, str, int]]
+    active: list[tuple[str, str]]
 
 
 class Guard:
@@ -190,13 +200,15 @@ class Guard:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a ``state_dict``, or from none. A shorter window drops values; a longer one waits for more."""
+        """Go on from a ``state_dict``, or from none. A shorter window drops values; a longer one waits for more. Raises
+        ValueError: it is no ``state_dict``."""
+        saved = msgspec.convert(state, _Saved)
         self._series = {
-            name: _Series(series["first"][: self._window], series["last"][-self._window :])
-            for name, series in state.get("series", {}).items()
+            name: _Series(series.first[: self._window], series.last[-self._window :])
+            for name, series in saved.get("series", {}).items()
         }
-        self._streaks = {(symptom, game): streak for symptom, game, streak in state.get("streaks", ())}
-        self._active = {(symptom, game) for symptom, game in state.get("active", ())}
+        self._streaks = {(symptom, game): streak for symptom, game, streak in saved.get("streaks", ())}
+        self._active = set(saved.get("active", ()))
 
 
 _OF_ROLE = re.compile(r"games/(?P<game>[^/]+)/p[01]/(response_tokens|short_reasoning|entropy)")

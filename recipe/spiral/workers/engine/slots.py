@@ -133,7 +133,8 @@ class SlotEngine:
                 ray.get(call, timeout=0)
                 self.names[slot] = models[slot][0]
             except Exception as error:
-                failures.append(f"{models[slot][0]} into slot {slot}: {_last_line(error)}")
+                lines = [type(error).__name__, *str(error).strip().splitlines()]  # Ray's end with what was raised
+                failures.append(f"{models[slot][0]} into slot {slot}: {lines[-1].strip()}")
         if failures:
             raise RuntimeError(f"opponents could not be loaded: {'; '.join(failures)}")
 
@@ -305,9 +306,3 @@ def own_devices(engines: int, ranks: int) -> list[list[Any]]:
         return ray.remote(DeviceHolder).options(num_cpus=0, scheduling_strategy=place, **options).remote()
 
     return [[holder(group, rank) for rank in range(ranks)] for group in groups]
-
-
-def _last_line(error: Exception) -> str:
-    """Of an error's text: Ray's hold the other process's traceback before it."""
-    lines = str(error).strip().splitlines()
-    return lines[-1].strip() if lines else type(error).__name__

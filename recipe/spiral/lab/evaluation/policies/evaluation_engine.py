@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import itertools
-import json
 import os
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from ....players.policy import Generate, Generation
 from ....processes.engine_failure import EngineFailure, engine_settings, explain
 from ....processes.launch import set_environment
 from ....rollouts.end_tokens import end_tokens
-from ....storage.disk import read_small
+from ....storage.disk import read_json
 from ..parsing import Count, Number, Section
 from .evaluated_policy import Policy
 from .policy_weights import positions
@@ -233,9 +232,9 @@ def lora_rank(adapter: Path) -> int:
     """
     file = adapter / "adapter_config.json"
     try:
-        config = json.loads(read_small(file))
+        config = read_json(file)
         return int(max([config["r"], *(config.get("rank_pattern") or {}).values()]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{file}: names no rank of an adapter ({error})") from error
 
 

@@ -24,7 +24,7 @@ from ....players.chat_template import check_ends
 from ....players.seeds import derive_seed
 from ....processes.terminal import visible
 from ....storage.checkpoints import config_file
-from ....storage.disk import read_small, write_whole
+from ....storage.disk import read_json, write_whole
 from ....storage.manifest import changed_files
 from ....storage.run_config import load_config
 from ...models import MADE_FOR
@@ -168,8 +168,8 @@ def adapter_base(adapter: Path, given: object, setting: str) -> Path:
     base = given
     if base is None:
         try:
-            base = json.loads(read_small(adapter / "adapter_config.json"))["base_model_name_or_path"]
-        except (OSError, ValueError, KeyError, TypeError):
+            base = read_json(adapter / "adapter_config.json")["base_model_name_or_path"]
+        except (OSError, ValueError, KeyError):
             base = None
     if not base:
         raise ValueError(
@@ -198,7 +198,7 @@ def whole_model(path: str, setting: str) -> Path:
 
 def positions(model: Path) -> int | None:
     """The number of a model's positions; None where its config does not say it, or stretches them (rope scaling)."""
-    config = json.loads(read_small(model / "config.json"))
+    config = read_json(model / "config.json")
     most = config.get("max_position_embeddings")
     scalings = (config.get(key) for key in ("rope_scaling", "rope_parameters"))
     stretched = any(isinstance(scaling, dict) and "factor" in scaling for scaling in scalings)
