@@ -49,7 +49,7 @@ def config(run_dir: Path, seed: int = 0, games_per_step: int = 128) -> Any:
             "seed": seed,
             "games": ["TicTacToe", "KuhnPoker"],
             "rules": {"illegal_rewards": [-1.5, 0.5], "truncated": "illegal", "turn_cap": None},
-            "draw_retry": {"enabled": False, "max_retries": 0},
+            "draw_retry": {"enabled": False, "max_retries": 1},
             "algorithm": {
                 "adv_estimator": "rae",
                 "gamma": 1.0,

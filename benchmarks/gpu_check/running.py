@@ -84,7 +84,8 @@ def run(
                     )
                     yield results.write(Result(stage.name, results.device, FAILED, why, 1, 0, 0))
                 else:
-                    running.append(Running(stage, results, limit or stage.limits[results.device], left))
+                    with held_back():
+                        running.append(Running(stage, results, limit or stage.limits[results.device], left))
             for one in [one for one in running if one.over()]:
                 with held_back():
                     running.remove(one)
