@@ -62,7 +62,7 @@ def config(run_dir: Path, seed: int = 0, games_per_step: int = 128) -> Any:
                 "rollout_correction": {"rollout_rs": None},
             },
             "batch_unit": "games",
-            "branching": {"states": 0, "continuations": 0},
+            "branching": {"states": 0, "continuations": 1},
             "asynchronous": {"max_staleness": None, "on_stale": "drop"},
             "data": {"train_batch_size": games_per_step, "games_per_start": 1, "custom_cls": {"name": "GameDataset"}},
             "records": {"every": 1, "tokens": True},
