@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral import main_spiral
+from recipe.spiral import extensions, main_spiral
 from recipe.spiral.checks import ConfigError
 from recipe.spiral.lab import models
 from recipe.spiral.lab.evaluation import command as evaluation
@@ -136,6 +137,19 @@ def test_what_verls_dataclasses_refuse_is_said_in_a_line(fields: dict[str, str],
     with pytest.raises(HydraException) as error:
         omega_conf_to_dataclass(OmegaConf.create({"lr": 1.0, **fields} if "lr_scheduler_type" in fields else fields))
     assert verls_reason(error.value).startswith(f"verl refuses the config: {reason}")
+
+
+def test_an_extension_is_made_once_in_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(extensions.NAMES, "")
+    monkeypatch.syspath_prepend(tmp_path)
+    config = OmegaConf.create({"extensions": ["my_rewards"]})
+    with pytest.raises(ValueError, match="my_rewards: there is no such module"):
+        extensions.choose(config, print)
+    (tmp_path / "my_rewards.py").write_text("class Extension: pass\n")
+    importlib.invalidate_caches()
+    [mine] = extensions.choose(config, print)
+    assert [one is mine for one in extensions.loaded()] == [True], "so that it may remember something"
+    del sys.modules["my_rewards"]
 
 
 @pytest.mark.parametrize("start", [main_spiral._main, evaluation._main], ids=["main_spiral", "main_eval"])

@@ -283,8 +283,7 @@ def choose(config: Any, say: Callable[[str], None]) -> tuple[Extension, ...]:
 
 def loaded() -> tuple[Extension, ...]:
     """Those of this run, in this process."""
-    names = filter(None, os.environ.get(NAMES, "").split(","))
-    return tuple(importlib.import_module(name).Extension() for name in names)
+    return tuple(map(_made, filter(None, os.environ.get(NAMES, "").split(","))))
 
 
 def first(found: Iterable[Any]) -> Any:
@@ -293,6 +292,10 @@ def first(found: Iterable[Any]) -> Any:
 
 
 @cache
+def _made(name: str) -> Any:
+    return importlib.import_module(name).Extension()
+
+
 def _is_there(name: str) -> bool:
     """Whether the module can be imported; one that needs another that is not there cannot either, and says so."""
     try:

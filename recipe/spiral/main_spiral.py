@@ -14,11 +14,9 @@ import json
 import os
 import traceback
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dotenv import load_dotenv
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from . import extensions
@@ -75,10 +73,6 @@ def _until_interrupted() -> int:
 
 
 def _main() -> int:
-    try:
-        load_dotenv(Path.cwd() / ".env")  # what is set already wins
-    except (OSError, ValueError) as error:
-        return fail(f".env: cannot be read ({error}); save it as UTF-8 text, or move it away", status=2)
     try:
         jobs = compose("spiral_trainer")
     except ConfigError as error:
@@ -226,7 +220,6 @@ def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
 
 def train(config: DictConfig) -> None:
     """Run verl's trainer until it has finished. Shows a line for each step, and what extensions say at the end."""
-
     run_dir = Path(str(config.run_dir))
     for note in (CAUSE, STOPPED, STOP):
         (run_dir / note).unlink(missing_ok=True)
@@ -239,9 +232,8 @@ def train(config: DictConfig) -> None:
         from .task_runner import task_runner_class
         from .training.console import TRAINS
 
-    aside = nullcontext if config.verbose else partial(prints_aside, run_dir)
     try:
-        with aside():
+        with nullcontext() if config.verbose else prints_aside(run_dir):
             validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
             check_late(config)
     except Exception as error:  # a class that is not there, an argument that it does not take

@@ -56,6 +56,12 @@ def test_nothing_is_written_or_removed_where_a_folders_link_leads(
         start(monkeypatch, tmp_path / "run")
 
 
+def test_a_folder_that_cannot_be_looked_into_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"^run_dir: n+: cannot be used \(File name too long\); give another$"):
+        monkeypatch.setattr(sys, "argv", ["start", f"run_dir={'n' * 300}"])
+        compose("spiral_trainer")
+
+
 def test_a_run_that_was_written_is_taken_and_checkpoints_may_lie_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,20 @@ def test_a_class_of_a_users_package_is_a_game(write: Write) -> None:
     random_player.check_game("mine.pennies:Pennies")
 
 
+def test_a_game_is_tried_for_a_short_time_and_may_end_by_numpys_truth(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(
+        "more",
+        "import numpy\nfrom mine.pennies import Pennies\n\n"
+        "class Counted(Pennies):\n    is_terminal = property(lambda self: numpy.int64(len(self.choices)) == 2)\n\n"
+        "class Long(Pennies):\n    is_terminal = False\n",
+    )
+    assert resolve("mine.more:Counted") == "mine.more:Counted"
+    monkeypatch.setattr(outside, "SECONDS", -1.0)
+    assert resolve("mine.more:Long") == "mine.more:Long"
+
+
 def test_an_installed_package_names_its_games(write: Write, tmp_path: Path) -> None:
     package = tmp_path / "mine-1.0.dist-info"
     package.mkdir()
@@ -79,12 +93,13 @@ def test_an_installed_package_names_its_games(write: Write, tmp_path: Path) -> N
         ("mine.more:Greedy", r"mine\.more:Greedy\(seed\) cannot be made: TypeError: .*rounds"),
         ("mine.more:Endless", r"mine\.more:Endless has max_turns=None: call super"),
         ("mine.more:Unending", r"mine\.more:Unending: goes on after max_turns=1 turns"),
+        ("mine.more:Chatty", r"mine\.more:Chatty: goes on after max_turns=1 turns"),
         ("mine.more:Method", r"mine\.more:Method: is_terminal is <bound method .*: make it a property"),
         ("mine.more:Blind", r"mine\.more:Blind: cannot be played: TypeError: .*observation\(\) takes 1 positional"),
         ("mine.more:Mute", r"mine\.more:Mute: observation\(player\) must be a text"),
         ("mine.more:Fails", r"Fails: cannot be played: ZeroDivisionError: .* \(.*more\.py, line \d+: return 1 / 0\)"),
         ("mine.more:Lenient", r"mine\.more:Lenient: step\(action\) must raise IllegalAction"),
-        ("mine.more:Generous", r"Generous: rewards\(\) are \(1\.0, 1\.0\), and must be two from -1 to 1 with sum 0"),
+        ("mine.more:Generous", r"Generous: rewards\(\) are \(1\.0, 1\.0\): must be two from -1 to 1 with sum 0"),
         ("mine.more:Unpaid", r"mine\.more:Unpaid: cannot be played: TypeError: cannot unpack"),
     ],
 )
@@ -98,6 +113,7 @@ def test_what_is_no_game_is_refused_in_a_line(write: Write, game_id: str, why: s
         "class Greedy(Pennies):\n    def __init__(self, seed, rounds):\n        super().__init__(seed)\n\n"
         "class Endless(Pennies):\n    max_turns = None\n\n"
         "class Unending(Pennies):\n    max_turns = 1\n\n"
+        "class Chatty(Unending):\n    def step(self, action):\n        pass\n\n"
         "class Method(Pennies):\n    def is_terminal(self):\n        return len(self.choices) == 2\n\n"
         "class Blind(Pennies):\n    def observation(self):\n        return 'x'\n\n"
         "class Mute(Pennies):\n    def observation(self, player):\n        print('x')\n\n"

@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import hydra
+from dotenv import load_dotenv
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_search_path import ConfigSearchPath
@@ -71,8 +72,12 @@ def compose(program: str) -> list[Job]:
         program: the name of the main config, ``spiral_trainer`` or ``eval``.
 
     Raises:
-        ConfigError: the command line cannot be composed, or has a key that nobody reads.
+        ConfigError: the command line cannot be composed, or has a key that nobody reads, or ``.env`` is no text.
     """
+    try:
+        load_dotenv(Path.cwd() / ".env")  # what is set already wins
+    except (OSError, ValueError) as error:
+        raise ConfigError(f".env: cannot be read ({error}); save it as UTF-8 text, or move it away") from error
     parser = get_args_parser()
     parser.allow_abbrev = False  # --experiment is not short for a flag of Hydra's
     # settings may stand on both sides of a flag; argparse would have all of them together
@@ -92,9 +97,6 @@ def compose(program: str) -> list[Job]:
                 OmegaConf.update(config, key, OmegaConf.select(config, key))
         jobs.append((config, HydraConfig.get()))
 
-    for name, _, folder in (argument.lstrip("+").partition("=") for argument in given):
-        if name in ("run_dir", "eval_dir"):
-            _check_plain(Path(folder.strip("'\"")))
     names = Names(program)
     for option in others:
         raise ConfigError(_no_such_flag(option, names))
@@ -107,12 +109,15 @@ def compose(program: str) -> list[Job]:
         if any(_DRY_RUN.fullmatch(argument) for argument in given):  # a sweep's notes cannot be switched off
             sys.argv += [*_NOTHING_WRITTEN, f"hydra.sweep.dir={aside}"]
         try:
+            for name, _, folder in (argument.lstrip("+").partition("=") for argument in given):
+                if name in ("run_dir", "eval_dir"):
+                    _check_plain(Path(folder.strip("'\"")))
             hydra.main(config_path=str(CONFIG), config_name=program, version_base=None)(collect)()
         except (HydraException, OmegaConfBaseException, YAMLError, RecursionError, ValueError) as error:
             raise ConfigError(_in_a_line(error, names)) from error
         except BrokenPipeError:  # nobody reads what Hydra prints
             raise
-        except OSError as error:  # Hydra's notes go into the run's folder
+        except OSError as error:  # of the run's folder, where Hydra's notes go, too
             place = f"{'eval_dir' if program == 'eval' else 'run_dir'}: {error.filename or 'its disk'}"
             raise ConfigError(f"{place}: cannot be used ({error.strerror}); give another") from error
         finally:

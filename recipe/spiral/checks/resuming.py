@@ -57,12 +57,12 @@ def _saved(config: DictConfig) -> None:
 
 def _resumed(config: DictConfig) -> None:
     """Check that a run can go on from its checkpoint, or begin with the members that it gives its pool."""
-    checkpoint = _whole(config)
+    if (checkpoint := _whole(config)) is None:
+        return check_initial(config)
     try:
-        if checkpoint is not None:
-            _same_mode(config, checkpoint)
-            _same_settings(config, checkpoint)
-            _same_reference(config, checkpoint)
+        _same_mode(config, checkpoint)
+        _same_settings(config, checkpoint)
+        _same_reference(config, checkpoint)
         _pool(config, checkpoint)
     except (TypeError, KeyError, AttributeError) as error:
         raise ConfigError(f"{checkpoint}: {STATE_FILE} is damaged ({type(error).__name__}: {error})") from error
@@ -155,8 +155,7 @@ def check_same_model(config: DictConfig, form: Any, part: str = "actor_rollout_r
     except (OSError, ValueError, TypeError):
         saved = {}
     for name in SIZES:
-        before = saved.get(name)
-        size = getattr(form, name, None)
+        before, size = saved.get(name), getattr(form, name, None)
         require(
             before is None or size is None or before == size,
             f"{refused}{was or 'another'}, with {name}={before}; this one has {size}{instead}",
@@ -184,9 +183,9 @@ def _same_reference(config: DictConfig, checkpoint: Path) -> None:
     )
 
 
-def _pool(config: DictConfig, checkpoint: Path | None) -> None:
+def _pool(config: DictConfig, checkpoint: Path) -> None:
     """Check the members that never leave: the checkpoint's, or where it has no pool those of ``fsp.initial``."""
-    pool = None if checkpoint is None else read_state(checkpoint).get("league", {}).get("pool")
+    pool = read_state(checkpoint).get("league", {}).get("pool")
     if not pool:
         return check_initial(config)
     permanent, size = sum(member.get("permanent", False) for member in pool["members"]), config.fsp.size

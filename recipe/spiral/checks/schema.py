@@ -69,9 +69,9 @@ def _is_one(value: Any, kind: str) -> bool:
         return any(_is_one(value, choice) for choice in kind.removeprefix("one of ").split(", "))
     name, *bounds = re.split(r" and | (?=[<>])", kind)
     if name in ("a whole number", "a number"):
-        number = isinstance(value, int) or (name == "a number" and isinstance(value, float))
-        number = number and not isinstance(value, bool) and abs(value) < 1e300  # nor NaN
-        return number and all(_SIGNS[sign](value, float(bound)) for sign, bound in map(str.split, bounds))
+        number = type(value) is int or (name == "a number" and type(value) is float)
+        fits = (_SIGNS[sign](value, float(bound)) for sign, bound in map(str.split, bounds))
+        return number and abs(value) < 1e300 and all(fits)  # NaN is not below it, either
     if name in _TYPES:
         return isinstance(value, _TYPES[name]) and value != ""
     choice = yaml.safe_load(name)  # a plain off is false

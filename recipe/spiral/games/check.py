@@ -234,7 +234,7 @@ def check_game(game_id: str, games: int = 100) -> None:
 
 
 class Arguments(argparse.ArgumentParser):
-    """argparse's, with an error in one line. That of all other commands imports this room."""
+    """argparse's, with an error in one line. The other commands' (``processes.arguments``) needs the games."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; --help shows all options\n")

@@ -16,6 +16,7 @@ import os
 import random
 import re
 import sys
+import time
 import traceback
 from contextlib import suppress
 from functools import cache
@@ -28,6 +29,8 @@ GROUP = "verl_spiral.games"
 _PLACE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
 #: An id goes into metrics' names, where "/" divides.
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
+#: So long the game that tries a class goes on; each of a run's processes plays it.
+SECONDS = 3.0
 
 
 @cache
@@ -77,27 +80,26 @@ def game_class(game_id: str) -> type[Game]:
 
 
 def _broken(game: Game) -> str:
-    """What a game breaks of ``Game``'s contract when it is played at random, also by an error; "": nothing."""
+    """What a game breaks of ``Game``'s contract in a random game of a few seconds, also by an error; "": nothing."""
     try:
-        over: object = game.is_terminal
-        if not isinstance(over, bool):
+        if (over := game.is_terminal) not in (True, False):  # also NumPy's
             return f"is_terminal is {over}, and must be True or False: make it a property"
-        rng = random.Random(0)
+        rng, until = random.Random(0), time.monotonic() + SECONDS
         for _ in range(game.max_turns):
             if game.is_terminal:
                 break
+            if time.monotonic() > until:
+                return ""
             if not isinstance(game.observation(game.current_player), str):
                 return "observation(player) must be a text"
             game.step(game.random_action(rng))
-        with suppress(IllegalAction):
-            game.step("[no action]")
-            return "step(action) must raise IllegalAction for what is no legal action"
         if not game.is_terminal:
             return f"goes on after max_turns={game.max_turns} turns"
+        with suppress(IllegalAction):
+            game.step("[no action]")
+            return "step(action) must raise IllegalAction for what is no legal action, and when the game is over"
         first, second = rewards = game.rewards()
-        return (
-            "" if -1 <= first == -second <= 1 else f"rewards() are {rewards}, and must be two from -1 to 1 with sum 0"
-        )
+        return "" if -1 <= first == -second <= 1 else f"rewards() are {rewards}: must be two from -1 to 1 with sum 0"
     except GameFailure:  # it does not know its legal actions
         return ""
     except Exception as error:  # whatever the game raises

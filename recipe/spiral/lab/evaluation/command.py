@@ -9,10 +9,8 @@ from __future__ import annotations
 from ...processes.interrupts import end_on_signals  # the first import: it does so at once
 
 # isort: split
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dotenv import load_dotenv
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
@@ -34,10 +32,6 @@ def main() -> None:
 
 
 def _main() -> int:
-    try:
-        load_dotenv(Path.cwd() / ".env")  # what is set already wins
-    except (OSError, ValueError) as error:
-        return fail(f".env: cannot be read ({error}); save it as UTF-8 text, or move it away", status=2)
     try:
         jobs = compose("eval")
     except ConfigError as error:
