@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import torch
 from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.lab.evaluation.exploitability.policy_table import read_scores
 from recipe.spiral.lab.evaluation.policies.scored import Responses, Scorer, load, of_model
+from recipe.spiral.players.base import PlayerMisconfigured
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from tests.made_checkpoints import small_model
@@ -32,6 +35,14 @@ def scored(folder: Path) -> tuple[Any, Any, Any, frozenset[int]]:
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     return load(folder), tokenizer, encoder(tokenizer, "chat", "state"), end_tokens(folder)
+
+
+def test_weights_of_other_shapes_are_one_line(folder: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "intermediate_size": 2 * config["intermediate_size"]}))
+    with pytest.raises(PlayerMisconfigured, match=f"^{other}: its weights are not of the shapes"):
+        load(other)
 
 
 def plainly(model: Any, prompt: list[int], answer: list[int], ends: frozenset[int]) -> float:

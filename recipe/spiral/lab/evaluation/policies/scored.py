@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ....players.base import PlayerMisconfigured
 from ....players.prompts import Encode, Tokenizer
 from ...models.answer_scores import Question, Scores, batches, in_order, log_probs, tree_attention
 
@@ -71,12 +72,16 @@ def load(model: Path, adapter: Path | None = None, dtype: str = "auto") -> Any:
 
     Raises:
         ImportError: an adapter, and peft is not installed.
+        PlayerMisconfigured: the model's weights have other shapes than its config says.
     """
     import torch
     from transformers import AutoModelForCausalLM
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    loaded = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, trust_remote_code=False)
+    try:
+        loaded = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, trust_remote_code=False)
+    except RuntimeError as error:
+        raise PlayerMisconfigured(f"{model}: its weights are not of the shapes that its config.json says") from error
     if adapter is not None:
         from ....export.lora import import_peft
 
