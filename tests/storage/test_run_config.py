@@ -34,5 +34,8 @@ def test_a_few_lines_cannot_stand_for_a_text_or_a_list_of_any_length(tmp_path: P
     file.write_text("a: x\n" + "".join(f"a{name}: ${{{name}}}${{{name}}}\n" for name in ["a", *names]))
     assert setting(load_config(file), "a") == "x" and setting(load_config(file), "aa59") is None
     file.write_text("a: &a [x]\n" + "".join(f"a{name}: &a{name} [*{name}, *{name}]\n" for name in ["a", *names[:0]]))
-    with pytest.raises(ValueError, match=r"config\.yaml: is damaged: it has YAML aliases"):
+    with pytest.raises(ValueError, match=r"config\.yaml: is damaged: it has thousands of brackets, or YAML aliases"):
+        load_config(file)
+    file.write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"config\.yaml: is damaged: it has thousands of brackets, or YAML aliases"):
         load_config(file)

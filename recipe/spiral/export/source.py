@@ -76,7 +76,7 @@ class Source:
         try:
             config = load_config(file) if file.is_file() else OmegaConf.create()
         except (OSError, ValueError) as error:
-            raise ExportError(f"{file}: {error}; restore it, or remove it to export without it") from error
+            raise ExportError(f"{error}; restore it, or remove it to export without it") from error
         if reference and not (folder / REFERENCE).is_dir():
             raise ExportError(
                 f"--reference: {folder} has no reference policy, which needs ref_update_freq in training; leave it out"

@@ -25,8 +25,9 @@ def load_config(file: Path) -> DictConfig:
     damaged, or is no mapping."""
     try:
         text = read_small(file, _LONGEST).decode()
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _Loader)):
-            raise ValueError("it has YAML aliases, by which a few lines may stand for any number of values")
+        nested = text.count("[") + text.count("{") > 2**12  # a hundred thousand take a minute to parse
+        if nested or any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _Loader)):
+            raise ValueError("it has thousands of brackets, or YAML aliases, which may stand for any number of values")
         config = OmegaConf.load(io.StringIO(text))
     except OSError:
         raise
@@ -54,5 +55,4 @@ def setting(config: DictConfig | None, key: str) -> Any:
         value = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
     except OmegaConfBaseException:
         return None
-    value = unresolved(value)
-    return None if value == MISSING else value
+    return None if (value := unresolved(value)) == MISSING else value
