@@ -23,14 +23,13 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def load_config(file: Path) -> DictConfig:
     """The config, without what would be resolved. Raises OSError: there is none that can be read; ValueError: it is
     damaged, or is no mapping."""
+    content = read_small(file, _LONGEST)
     try:
-        text = read_small(file, _LONGEST).decode()
+        text = content.decode()
         nested = text.count("[") + text.count("{") > 2**12  # a hundred thousand take a minute to parse
         if nested or any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _Loader)):
             raise ValueError("it has thousands of brackets, or YAML aliases, which may stand for any number of values")
         config = OmegaConf.load(io.StringIO(text))
-    except OSError:
-        raise
     except Exception as error:  # damaged YAML raises errors of PyYAML's, OmegaConf's and Python's own
         raise ValueError(f"{file}: is damaged: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(config, DictConfig):
