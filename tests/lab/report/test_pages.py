@@ -57,15 +57,10 @@ def wait_until(page: Page, condition: str) -> None:
 
 
 def scroll_through(page: Page) -> None:
-    """To the end and back, so that every chart is drawn."""
-    page.evaluate("""async () => {
-        for (let y = 0; y < document.body.scrollHeight; y += 400) {
-            scrollTo(0, y);
-            await new Promise(done => setTimeout(done, 60));
-        }
-        scrollTo(0, 0);
-    }""")
-    wait_until(page, "[...document.querySelectorAll('.plot')].every(plot => plot.dataset.drawn)")
+    """To each chart that is not drawn yet, and back: a chart is drawn when it is in sight."""
+    undrawn = "[...document.querySelectorAll('.plot')].find(plot => !plot.dataset.drawn)"
+    wait_until(page, f"(plot => {{ plot?.scrollIntoView(); return !plot; }})({undrawn})")
+    page.evaluate("scrollTo(0, 0)")
 
 
 @pytest.mark.parametrize("address", PAGES)
