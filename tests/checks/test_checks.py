@@ -207,6 +207,8 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=495",
             r"ppo_max_token_len_per_gpu=495: a turn may have data\.max_prompt_length=480 \+ .*=16 tokens, .*; raise it",
         ),
+        ("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu=9", r"ref\.log_prob_max_token_len_per_gpu=9: a turn"),
+        ("critic.forward_max_token_len_per_gpu=null", r"critic\.forward_max_token_len_per_gpu=null: a turn may have"),
         (
             "actor_rollout_ref.rollout.max_num_batched_tokens=100",
             r"max_num_batched_tokens=100: must be at least actor_rollout_ref\.rollout\.max_model_len=512",
@@ -415,7 +417,7 @@ def test_engines_divide_the_devices(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_the_ranks_do_not_divide_names_one_that_they_do(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"data\.train_batch_size=10: .* 20 sessions, which 8 ranks .*; take 12"):
+    with pytest.raises(ConfigError, match=r"data\.train_batch_size=10: .* there are 20, which 8 ranks .*; take 12"):
         check(config(tmp_path, "data.train_batch_size=10", "trainer.n_gpus_per_node=4", "trainer.nnodes=2"))
 
 
@@ -423,7 +425,7 @@ def test_a_batch_that_the_ranks_do_not_divide_names_one_that_they_do(tmp_path: P
     ("override", "message"),
     [
         ("data.games_per_start=8", r"data\.games_per_start=8: batch_unit=turns ends a batch .*; take batch_unit=games"),
-        ("data.train_batch_size=31", r"data\.train_batch_size=31: verl takes two .* 62 sessions, which 4 .*; take 32"),
+        ("data.train_batch_size=31", r"data\.train_batch_size=31: with 2 .* there are 62, which 4 .*; take 32"),
         ("data.train_batch_size=12.5", r"data\.train_batch_size=12\.5: must be a whole number >= 1"),
         ("num_mini_batches=129", r"num_mini_batches=129: must be from 1 to data\.train_batch_size=128"),
     ],

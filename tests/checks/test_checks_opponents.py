@@ -98,6 +98,7 @@ def test_an_endpoint_is_asked_and_not_by_a_dry_run(tmp_path: Path) -> None:
             r"fsp\.ratio=0\.9, opponents: random: share=0\.2: must be at most 1 together",
         ),
         (["fsp.initial=base"], r"fsp\.initial=base: must be a list"),
+        (["fsp.initial=[{path: null}]"], r"fsp\.initial: .*: must be base, or \{path"),
         (["fsp.initial=[{start: 3}]"], r"fsp\.initial: .*: must be base, or \{path"),
         (["fsp.initial=[{path: ./nowhere}]"], r"fsp\.initial: path=.*nowhere: there is no such folder"),
         (

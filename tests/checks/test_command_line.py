@@ -117,6 +117,7 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
         (["learning_rate=1e-5"], "did you mean `actor_rollout_ref.actor.optim.lr=1e-5`?"),
         (["--dry-run"], "--dry-run: there is no such flag; did you mean `dry_run=...`?"),
         (["--sed=3"], "--sed=3: there is no such flag; did you mean `seed=3`?"),
+        (["--max-steps=3"], "--max-steps=3: there is no such flag; did you mean `trainer.total_training_steps=3`?"),
         (["--multirn"], "--multirn: there is no such flag; --help prints all flags"),
         (["experiment=kuhn"], "experiment=kuhn: must be written with a plus: +experiment=kuhn"),
         (["-m", "+sweep=seedz"], "+sweep=seedz: unknown; did you mean `+sweep=seeds`? known: games, rae_decay, seeds"),

@@ -64,7 +64,7 @@ def test_what_goes_with_questions(questions: Path, overrides: list[str], loss: s
         (["data.val_files=${data.train_files}"], r"data\.val_files=.*: must not be data\.train_files"),
         (
             ["data.train_batch_size=1", "actor_rollout_ref.rollout.n=3", "trainer.n_gpus_per_node=2"],
-            r"data\.train_batch_size=1: 3 responses to each make 3 sessions, which 2 ranks .* take 2",
+            r"data\.train_batch_size=1: with 3 sessions each there are 3, which 2 ranks .* take 2",
         ),
     ],
     ids=lambda value: str(value)[:50],

@@ -48,9 +48,8 @@ def _sessions(config: DictConfig) -> None:
         return
     responses = config.actor_rollout_ref.rollout.n
     require(responses == 2, f"actor_rollout_ref.rollout.n={responses}: must be 2; one session for each player")
-    for split in ("train", "val"):
+    for split, instead in (("train", "games"), ("val", "validation.games")):
         files = config.data[f"{split}_files"]
-        instead = "games" if split == "train" else "validation.games"
         require(
             files == split,
             f"data.{split}_files={files}: cannot be set; rows are games, made from the seed; set {instead} instead, or "
@@ -123,15 +122,10 @@ def _reference(config: DictConfig) -> None:
 def _batch(config: DictConfig) -> None:
     size, ranks = config.data.train_batch_size, config.trainer.n_gpus_per_node * config.trainer.nnodes
     each = config.actor_rollout_ref.rollout.n
-    sessions = "two players a game make"
-    if not plays_games(config):
-        sessions = f"{each} responses to each make"
-    elif config.batch_unit == "turns":
-        sessions = "verl takes two sessions for each, which makes"
     fitting = next(more for more in count(size) if each * more % ranks == 0)
     require(
         size == fitting,
-        f"data.train_batch_size={size}: {sessions} {each * size} sessions, which {ranks} ranks "
+        f"data.train_batch_size={size}: with {each} sessions each there are {each * size}, which {ranks} ranks "
         f"(trainer.n_gpus_per_node x trainer.nnodes) do not divide; take {fitting}",
     )
     mini_batches = config.num_mini_batches
@@ -153,12 +147,15 @@ def _engine(config: DictConfig) -> None:
 def _lengths(config: DictConfig) -> None:
     prompt, response = config.data.max_prompt_length, config.data.max_response_length
     rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
-    window, room = rollout.max_model_len, actor.ppo_max_token_len_per_gpu
-    require(
-        not actor.use_dynamic_bsz or prompt + response <= room * actor.ulysses_sequence_parallel_size,
-        f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu={room}: a turn may have data.max_prompt_length={prompt} + "
-        f"data.max_response_length={response} tokens, and goes through the model whole; raise it, or lower one of them",
-    )
+    window = rollout.max_model_len
+    for name in ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref", "critic"):
+        part = OmegaConf.select(config, name)
+        for key in (key for key in part if key.endswith("max_token_len_per_gpu") and actor.use_dynamic_bsz):
+            require(
+                prompt + response <= (part[key] or 0) * actor.ulysses_sequence_parallel_size,
+                f"{name}.{key}={written(part[key])}: a turn may have data.max_prompt_length={prompt} + "
+                f"data.max_response_length={response} tokens, and goes through the model whole; raise it, or lower one",
+            )
     require(
         prompt + response <= window,
         f"data.max_prompt_length={prompt} + data.max_response_length={response} is more than "

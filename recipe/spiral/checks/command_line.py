@@ -225,8 +225,8 @@ def _no_such_flag(option: str, names: Names) -> str:
     name, _, value = option.lstrip("-").partition("=")
     key = name.replace("-", "_")
     near = key if names.knows(key) else names.nearest(key)
-    plus = "+" * (near in ("experiment", "sweep"))
-    mend = f"did you mean `{plus}{near}={value or '...'}`?" if near else "--help prints all flags"
+    near = names.meant(key, value) or (near and f"{'+' * (near in ('experiment', 'sweep'))}{near}={value or '...'}")
+    mend = f"did you mean `{near}`?" if near else "--help prints all flags"
     return f"{option}: there is no such flag; {mend}"
 
 

@@ -108,10 +108,14 @@ class Names:
         near = self.nearest(key)
         if near == key:
             return f"{override}: must be in its section, each with a line of its own"
-        if self._program == "spiral_trainer" and (meant := TABLES["meant"].get(key) or TABLES["meant"].get(_last(key))):
-            near = meant.format(override.partition("=")[2] or "...")
+        near = self.meant(key, override.partition("=")[2]) or near
         mend = f"did you mean `{near}`?" if near else "--cfg job prints all settings"
         return f"{override}: there is no such setting; {mend}"
+
+    def meant(self, key: str, value: str) -> str | None:
+        """The override that is often meant by a name that is none."""
+        meant = TABLES["meant"] if self._program == "spiral_trainer" else {}
+        return str(text).format(value or "...") if (text := meant.get(key) or meant.get(_last(key))) else None
 
     def knows(self, key: str) -> bool:
         """Whether somebody reads the setting, or it is a config group of the program's."""
@@ -168,11 +172,11 @@ def _joined(key: str) -> list[str]:
 
 def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
     for key, value in other.items():
+        held = into.get(key)
         if isinstance(value, dict):
-            if not isinstance(into.get(key), dict):
-                into[key] = {}
+            into[key] = held if isinstance(held, dict) else {}
             _merge(into[key], value)
-        elif not isinstance(into.get(key), dict):
+        elif not isinstance(held, dict):
             into[key] = value
 
 

@@ -148,7 +148,7 @@ def check_initial(config: DictConfig) -> None:
     members = 0
     for entry in config.fsp.initial:
         keys = set(entry) if hasattr(entry, "keys") else set()
-        if entry != BASE and ("path" not in keys or keys - {"path", "start", "interval", "size"}):
+        if entry != BASE and (keys - {"path", "start", "interval", "size"} or not keys or not entry.get("path")):
             raise ValueError(f"fsp.initial: {entry}: must be base, or {{path: ..., start: 0, interval: 1, size: null}}")
         if entry == BASE or is_hub_id(str(entry["path"])):
             members += 1

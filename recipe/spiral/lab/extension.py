@@ -170,13 +170,15 @@ def _sweep(jobs: Sequence[tuple[Any, Any]]) -> int:
     from ..processes.launch import put_on_path
     from ..processes.terminal import fail
     from ..storage.disk import InUse
-    from .sweep.jobs import plan
+    from .sweep.jobs import check_jobs, plan
     from .sweep.runner import Sweep
 
     put_on_path(RECIPE.parents[1])
     interrupt_on_signals()
     try:
-        return Sweep(*plan(jobs), command=JOB).run()
+        planned, folder, at_once = plan(jobs)
+        check_jobs(jobs, planned)
+        return Sweep(planned, folder, at_once, JOB).run()
     except (ConfigError, InUse) as error:
         return fail(error, status=2)
     except KeyboardInterrupt as error:

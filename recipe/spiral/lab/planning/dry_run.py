@@ -74,7 +74,7 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
     check(local, here=False)
     check_folders(local, here=False)
     yield from followed(local)
-    size, downloads, unchecked = _model(local)
+    size, downloads, unchecked = look_at_model(local)
     unchecked.append("this machine's GPUs and packages")
     if size is not None:
         memory, known = report.device_memory(config)
@@ -107,7 +107,7 @@ def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[st
     return [(name, without_secrets(str(value))) for name, value in changed if name not in _OWN]
 
 
-def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
+def look_at_model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
     """The model's size, if it is known; what would be downloaded or made of it; and what cannot be checked."""
     prompts = "the lengths of prompts, as the model's tokenizer is not here"
     if config.actor_rollout_ref.model.path is None:

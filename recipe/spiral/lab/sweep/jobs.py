@@ -15,10 +15,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
-from ...checks import ConfigError
+from ...checks import ConfigError, check
 from ...checks.errors import require
+from ...checks.resuming import finished
 from ...processes.cluster import cluster_address
 from ...processes.masking import without_secrets
+from ...processes.starting import choose_checkpoint
 from ...storage.disk import unwritable, write_whole
 
 #: In a job's folder: the file with what it printed, and the file with its state.
@@ -110,6 +112,22 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"two jobs of the sweep would share the folder {twice[0]}: sweep over values that differ")
     return jobs, folder, at_once.pop()
+
+
+def check_jobs(composed: Sequence[tuple[DictConfig, DictConfig]], jobs: Sequence[Job]) -> None:
+    """Refuse the sweep, by a ConfigError, if a job would be refused, as by a dry run: before the first has trained."""
+    from ..planning.dry_run import look_at_model
+
+    for (config, _), job in zip(composed, jobs, strict=True):
+        mine = config.copy()
+        mine.run_dir = str(job.folder)
+        try:
+            choose_checkpoint(mine)
+            if not finished(mine):
+                check(mine)
+                look_at_model(mine)
+        except ConfigError as error:
+            raise ConfigError(f"{error} (job {job.name})") from error
 
 
 def _digest(config: DictConfig) -> str:
