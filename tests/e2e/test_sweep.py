@@ -39,5 +39,5 @@ def test_a_sweep_goes_on_after_a_failed_job_and_is_resumed(tmp_path: Path, model
     runs.append(second := sweep(tmp_path / "sweep", model))
     assert second.wait() == 1, second.output[-4000:]
     assert "2 jobs, 1 at once, 1 done before" in second.output
-    assert "starting Ray" not in second.output
+    assert f"[{CACHE}=100000000]" not in second.output
     assert table(tmp_path / "sweep")[1] == good
