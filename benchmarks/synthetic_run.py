@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from recipe.spiral.games import Game, make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.base import Position, Response
+from recipe.spiral.players.player import Position, Response
 from recipe.spiral.players.prompts import boxed
 from recipe.spiral.players.records import GameRecord, Tokens, to_line
 from recipe.spiral.players.seeds import GameKey

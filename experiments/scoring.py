@@ -22,7 +22,7 @@ from recipe.spiral.lab.models.forest import Scored, Tree, log_probs
 from recipe.spiral.lab.models.measure import Reader
 from recipe.spiral.lab.models.sampler import Sampler
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.base import Player, Position, Response
+from recipe.spiral.players.player import Player, Position, Response
 from recipe.spiral.players.policy import PolicyPlayer
 from recipe.spiral.players.prompts import boxed
 from recipe.spiral.players.random_player import RandomPlayer

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from recipe.spiral.games import Game, IllegalAction
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.base import Player, Position, Response
+from recipe.spiral.players.player import Player, Position, Response
 from recipe.spiral.players.records import GameRecord, Termination, Tokens, Turn, Verdict
 from recipe.spiral.players.seeds import GameKey
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.base import Position, Response
+from recipe.spiral.players.player import Position, Response
 from recipe.spiral.players.records import SELF_PLAY, GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.metrics_file import MetricsFile

@@ -14,7 +14,7 @@ import pytest
 
 from recipe.spiral.lab.evaluation import command as main_eval
 from recipe.spiral.lab.evaluation.evaluation import Evaluation
-from recipe.spiral.lab.opponents.api.player import BudgetSpent
+from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
 from recipe.spiral.processes import launch
 from recipe.spiral.processes.engine_failure import EngineFailure
 from tests.lab.evaluation.made_policies import composed

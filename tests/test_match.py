@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from recipe.spiral.games import Game, IllegalAction, make
 from recipe.spiral.games.kuhn_poker import KuhnPoker
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.base import PlayerFailure, Position, PromptTooLong, Response
+from recipe.spiral.players.player import PlayerFailure, Position, PromptTooLong, Response
 from recipe.spiral.players.prompts import get_template
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord, Verdict

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from recipe.spiral.checks import check, check_model
 from recipe.spiral.checks.names import Names
 from recipe.spiral.checks.settle import settle
-from recipe.spiral.lab.planning.report import check_memory
+from recipe.spiral.lab.planning.memory_table import check_memory
 from tests.made_configs import CONFIG, with_vllm_and_gpus
 from tests.made_models import made_model
 

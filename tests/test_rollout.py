@@ -20,7 +20,7 @@ from recipe.spiral import rollout
 from recipe.spiral.games import GameFailure, make
 from recipe.spiral.main_spiral import write_agent_loops
 from recipe.spiral.match import random_opening
-from recipe.spiral.players.base import PlayerFailure
+from recipe.spiral.players.player import PlayerFailure
 from recipe.spiral.players.records import Turn
 from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.players.seeds import GameKey

@@ -32,7 +32,7 @@ from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.engine.output_processor import OutputProcessor, RequestState
 
 from recipe.spiral.processes.engine_failure import DIED, LAST_WORDS
-from recipe.spiral.runtime.client import DirectClient
+from recipe.spiral.runtime.direct_client import DirectClient
 from recipe.spiral.runtime.no_router import NoRouter
 from recipe.spiral.workers.engine.adapters import FIRST_ID
 from recipe.spiral.workers.engine.slot_server import SlotReplica, SlotServer

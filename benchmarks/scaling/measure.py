@@ -114,8 +114,8 @@ def _asking(repeats: int = 3) -> dict[int, float]:
     from omegaconf import OmegaConf
     from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient
 
-    from recipe.spiral.runtime.client import DirectClient, DirectResumingClient
-    from recipe.spiral.workers.engine.resuming import client_of
+    from recipe.spiral.runtime.direct_client import DirectClient, DirectResumingClient
+    from recipe.spiral.workers.engine.resuming_client import client_of
 
     server = ray.remote(num_cpus=0)(Server).remote()
     rollout = {"name": "vllm", "full_determinism": False, "response_length": TURN}

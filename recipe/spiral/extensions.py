@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from .players.base import Player
+    from .players.player import Player
     from .players.records import GameRecord
     from .players.seeds import GameKey
 
@@ -118,7 +118,7 @@ class Given(NamedTuple):
 class Budgets:
     """What opponents cost, which the trainer keeps; here they cost nothing.
 
-    An opponent that costs something is a ``players.base.PaidPlayer``. The trainer gives each process a quota with the
+    An opponent that costs something is a ``players.player.PaidPlayer``. The trainer gives each process a quota with the
     games of a step, or of a batch of a validation, and fetches what the processes have reported.
 
     Attributes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .games import Game, IllegalAction
-from .players.base import Player, Position, PromptTooLong, Response
+from .players.player import Player, Position, PromptTooLong, Response
 from .players.prompts import History, extract_answer
 from .players.records import GameRecord, Turn, Verdict
 from .players.seeds import GameKey

@@ -38,7 +38,7 @@ from .training.speed import speed_metrics
 from .training.step import Accounting, Step, account
 from .training.turn_batches import NO_ROWS, TurnBuffer
 from .workers.engine import opponent_engines
-from .workers.engine.resuming import client_of
+from .workers.engine.resuming_client import client_of
 from .workers.mini_batch_worker import MINI_BATCHES
 from .workers.policy_worker import Kinds, use_our_workers
 
@@ -115,7 +115,7 @@ class SpiralTrainer:
         slots = () if self.opponents is None else self.opponents.handles
         verls = super().get_llm_client()  # type: ignore[misc]
         if is_fast():
-            from .runtime.client import DirectClient, DirectResumingClient
+            from .runtime.direct_client import DirectClient, DirectResumingClient
 
             return client_of(verls, slots, DirectClient, DirectResumingClient, servers=servers)
         return client_of(verls, slots)

@@ -19,7 +19,7 @@ from transformers import AutoTokenizer
 
 from benchmarks import rollout
 from recipe.spiral.rollouts.schedule import GameShare, training_row
-from recipe.spiral.runtime.client import DirectClient
+from recipe.spiral.runtime.direct_client import DirectClient
 from tests.workers.engine.fakes import Streaming
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -23,7 +23,7 @@ from verl.workers.rollout.replica import RolloutMode
 from verl.workers.rollout.router import get_router_handle
 
 from recipe.spiral.opponents.engine_settings import EngineSettings
-from recipe.spiral.runtime.client import DirectClient
+from recipe.spiral.runtime.direct_client import DirectClient
 from recipe.spiral.runtime.server import FastReplica, FastSlotReplica
 from recipe.spiral.workers.engine.opponent_engines import AdapterEngine
 from recipe.spiral.workers.engine.slots import SlotEngine, own_devices

@@ -15,7 +15,7 @@ import pytest
 from recipe.spiral.games import check, known_games, make
 from recipe.spiral.games.check import check_copies, check_hiding, check_playouts, check_seeds
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.base import Position, Response
+from recipe.spiral.players.player import Position, Response
 from recipe.spiral.players.prompts import extract_answer
 from recipe.spiral.players.seeds import GameKey
 from tests.games.playouts import EVERY_GAME, OWN_GAMES, WORD_GAMES, needs_words, playout, trace

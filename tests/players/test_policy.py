@@ -11,7 +11,7 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.base import PromptTooLong
+from recipe.spiral.players.player import PromptTooLong
 from recipe.spiral.players.policy import Generation, PolicyPlayer
 from recipe.spiral.players.prompts import History
 from recipe.spiral.players.random_player import RandomPlayer

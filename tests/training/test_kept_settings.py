@@ -15,7 +15,7 @@ from verl.workers.config.optimizer import FSDPOptimizerConfig
 
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks.errors import written
-from recipe.spiral.checks.resuming import changed, check_same_model, finished, followed, settings_before
+from recipe.spiral.checks.resumption import changed, check_same_model, finished, followed, settings_before
 from recipe.spiral.storage.checkpoints import CONFIG, IN_FLIGHT, QUEUE, TRACKER, write_state
 from recipe.spiral.storage.manifest import write_manifest
 from recipe.spiral.storage.metrics_file import MetricsFile

@@ -18,8 +18,8 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.spiral import rollout
-from recipe.spiral.lab.summary import summary
-from recipe.spiral.players.base import PlayerFailure
+from recipe.spiral.lab.run_summary import summary
+from recipe.spiral.players.player import PlayerFailure
 from recipe.spiral.rollouts.channel import GameFailed, GameLost
 from recipe.spiral.rollouts.dataset import GameDataset
 from recipe.spiral.rollouts.end_tokens import end_tokens

@@ -5,7 +5,7 @@
 - ``settings.yaml``: what both know of single settings
 - ``opponents_play``: whom the policy plays besides itself
 - ``verls``: what verl would accept and SPIRAL cannot work with, also in its asynchronous modes
-- ``resuming``: what a run saves and resumes from; ``machine``: what is installed
+- ``resumption``: what a run saves and resumes from; ``machine``: what is installed
 - ``prompts_fit``: the model and its tokenizer, and whether the games' prompts fit
 """
 
@@ -16,7 +16,7 @@ from functools import partial
 from omegaconf import DictConfig, OmegaConf
 
 from ..extensions import loaded
-from . import combinations, machine, opponents_play, resuming, verls
+from . import combinations, machine, opponents_play, resumption, verls
 from .command_line import compose, is_sweep
 from .errors import ConfigError, refusals
 from .names import walk
@@ -33,7 +33,7 @@ def check(config: DictConfig, here: bool = True) -> None:
         config: as it was composed, not resolved.
         here: whether it is to run on this machine.
     """
-    modules = (combinations, opponents_play, verls, *([machine] if here else []), resuming)
+    modules = (combinations, opponents_play, verls, *([machine] if here else []), resumption)
     parts = [part for module in modules for part in module.PARTS]
     values = dict(walk(OmegaConf.to_container(config, resolve=False)))  # once: OmegaConf takes long
     for look, at in (

@@ -20,8 +20,8 @@ from omegaconf import DictConfig, OmegaConf
 from ..games import make
 from ..match import Rules, play
 from ..opponents.model_files import CONFIGS, check_unchanged, is_hub_id, local
-from ..players.base import Position, Response
 from ..players.chat_template import check_ends
+from ..players.player import Position, Response
 from ..players.prompts import Encode, Tokenizer, encoder
 from ..players.random_player import RandomPlayer
 from ..players.seeds import GameKey
@@ -29,7 +29,7 @@ from ..processes.attention import FLASH, PACKED, TORCHS
 from ..processes.terminal import note
 from ..rollouts.schedule import GameShare, parse_games, plays_games
 from .errors import ConfigError, refusals, require, written
-from .resuming import SIZES, check_same_model
+from .resumption import SIZES, check_same_model
 from .verls import has_critic
 
 #: The number of random games that are played to measure their prompts.

@@ -65,7 +65,7 @@ class Extension(extensions.Extension):
         return of_config(config)
 
     def ready(self, config: Any, tokenizer: Any) -> None:
-        from .planning.report import check_memory
+        from .planning.memory_table import check_memory
         from .watching.tracked_games import check_trackers, check_weave
 
         check_trackers(config.trainer.logger)
@@ -81,13 +81,13 @@ class Extension(extensions.Extension):
 
     def summary(self, config: Any) -> str:
         from ..rollouts.schedule import parse_games, plays_games
-        from .summary import summary
+        from .run_summary import summary
 
         game = parse_games(config.games)[0].id if plays_games(config) else None
         return summary(Path(config.run_dir), Path(config.trainer.default_local_dir), game)
 
     def opponents(self) -> Mapping[str, Kind]:
-        from .opponents.kinds import IN_TRAINING
+        from .opponents.more_kinds import IN_TRAINING
 
         return IN_TRAINING
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..extensions import Kind, loaded
 from ..players import random_player
-from ..players.base import Player
+from ..players.player import Player
 from ..players.random_player import RandomPlayer
 
 #: The kinds that need no extension.

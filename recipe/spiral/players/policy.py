@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .base import Position, PromptTooLong, Response
+from .player import Position, PromptTooLong, Response
 from .prompts import Encode
 from .records import Tokens
 

@@ -6,7 +6,7 @@ import random
 from functools import cache
 
 from ..games import GameFailure, make, resolve
-from .base import Position, Response
+from .player import Position, Response
 from .prompts import boxed
 
 #: The number of games that are tried before a game is refused.

@@ -1,4 +1,4 @@
-"""No process in the place of verl's load balancer, where requests go to the servers themselves (``runtime.client``).
+"""No process in the place of verl's load balancer, where requests go to the servers themselves (``direct_client``).
 
 verl starts a load balancer in any case, as an actor. Ray would give its process the servers' classes, and with them
 import verl and vLLM, for nobody.

@@ -14,7 +14,7 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
-from ..players.base import PromptTooLong
+from ..players.player import PromptTooLong
 from ..players.prompts import general_template
 from ..players.records import GameRecord, Tokens, Turn
 from ..players.seats import GRADER

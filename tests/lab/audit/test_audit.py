@@ -22,7 +22,7 @@ from recipe.spiral.lab.audit import game_checks as step_games
 from recipe.spiral.lab.audit.__main__ import SHOWN, main
 from recipe.spiral.lab.audit.replay import differences, replay
 from recipe.spiral.match import Rules, play, random_opening
-from recipe.spiral.players.base import Position, PromptTooLong, Response
+from recipe.spiral.players.player import Position, PromptTooLong, Response
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey

@@ -23,9 +23,9 @@ from recipe.spiral.lab.evaluation.matches.matchups import GameId
 from recipe.spiral.lab.evaluation.matches.store import FILE, OtherEvaluation, read_games
 from recipe.spiral.lab.evaluation.settings import Refused
 from recipe.spiral.lab.opponents.api.endpoint_client import Unpaid
-from recipe.spiral.lab.opponents.api.player import BudgetSpent
-from recipe.spiral.players.base import PlayerFailure, Position, Response
+from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
 from recipe.spiral.players.intervals import wilson
+from recipe.spiral.players.player import PlayerFailure, Position, Response
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.processes.engine_failure import EngineFailure
 from tests import chat_forms

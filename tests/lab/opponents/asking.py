@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from recipe.spiral.games import make
+from recipe.spiral.lab.opponents.api.endpoint_player import ApiPlayer
 from recipe.spiral.lab.opponents.api.endpoint_settings import ApiSettings
-from recipe.spiral.lab.opponents.api.player import ApiPlayer
-from recipe.spiral.players.base import Position, Response
+from recipe.spiral.players.player import Position, Response
 from recipe.spiral.players.seeds import GameKey
 from tests.lab.opponents.endpoint import Endpoint
 

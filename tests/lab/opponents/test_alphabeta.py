@@ -13,7 +13,7 @@ from recipe.spiral.games import make
 from recipe.spiral.games.connect_four import COLUMNS, ConnectFour
 from recipe.spiral.lab.opponents.alphabeta import AlphaBetaPlayer, best_actions, check_game
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.base import Player
+from recipe.spiral.players.player import Player
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey

@@ -16,10 +16,10 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.lab.opponents.api.endpoint_client import Unpaid
+from recipe.spiral.lab.opponents.api.endpoint_player import ApiPlayer
 from recipe.spiral.lab.opponents.api.endpoint_settings import ApiSettings
-from recipe.spiral.lab.opponents.api.player import ApiPlayer
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.base import PlayerFailure, PlayerMisconfigured, Response
+from recipe.spiral.players.player import PlayerFailure, PlayerMisconfigured, Response
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord, Usage
 from recipe.spiral.players.seeds import GameKey

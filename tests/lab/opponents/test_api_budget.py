@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
+from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
 from recipe.spiral.lab.opponents.api.endpoint_settings import Limit
-from recipe.spiral.lab.opponents.api.player import BudgetSpent
-from recipe.spiral.players.base import PlayerFailure, Response
+from recipe.spiral.players.player import PlayerFailure, Response
 from recipe.spiral.players.records import Usage
 from tests.lab.opponents.asking import Serve, player, position, respond, run
 from tests.lab.opponents.endpoint import completion, good

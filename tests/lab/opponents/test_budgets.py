@@ -14,8 +14,8 @@ import pytest
 from verl.utils.tensordict_utils import get_tensordict
 
 from recipe.spiral import rollout
+from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
 from recipe.spiral.lab.opponents.api.endpoint_settings import ApiSettings
-from recipe.spiral.lab.opponents.api.player import BudgetSpent
 from recipe.spiral.lab.opponents.budgets import PATIENCE, Budgets, EndpointPlayer, Spent, read_costs
 from recipe.spiral.opponents.fixed_opponents import parse_opponents
 from recipe.spiral.players.records import Usage

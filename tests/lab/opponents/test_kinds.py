@@ -9,10 +9,10 @@ import pytest
 
 from recipe.spiral.games import UnknownGame, known_games, make
 from recipe.spiral.lab.opponents.alphabeta import AlphaBetaPlayer
-from recipe.spiral.lab.opponents.api.player import ApiPlayer
-from recipe.spiral.lab.opponents.kinds import KINDS, check, make_player
+from recipe.spiral.lab.opponents.api.endpoint_player import ApiPlayer
+from recipe.spiral.lab.opponents.more_kinds import KINDS, check, make_player
 from recipe.spiral.lab.opponents.perfect import GAMES, PerfectPlayer
-from recipe.spiral.players.base import PlayerMisconfigured
+from recipe.spiral.players.player import PlayerMisconfigured
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.seeds import GameKey
 from tests.made import run_match

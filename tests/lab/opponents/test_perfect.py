@@ -22,7 +22,7 @@ from recipe.spiral.lab.opponents.perfect import GAMES, PerfectPlayer, check_game
 from recipe.spiral.lab.opponents.perfect import kuhn as kuhn_poker
 from recipe.spiral.lab.opponents.perfect.box_game import BoxGame
 from recipe.spiral.lab.opponents.perfect.kuhn import strategy
-from recipe.spiral.players.base import Player
+from recipe.spiral.players.player import Player
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey

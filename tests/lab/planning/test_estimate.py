@@ -12,7 +12,7 @@ from transformers import AutoConfig
 
 from recipe.spiral.checks import ConfigError
 from recipe.spiral.lab.models.published import PUBLISHED
-from recipe.spiral.lab.planning import devices, report
+from recipe.spiral.lab.planning import devices, memory_table
 from recipe.spiral.lab.planning.estimate import GIB, Estimate, estimate
 from recipe.spiral.lab.planning.model_size import ModelSize, of_config
 from tests.made_configs import config
@@ -96,10 +96,10 @@ def test_a_pool_on_two_gpus_does_not_fit_and_the_mend_does(tmp_path: Path) -> No
     made = estimate(run, size(QWEN3_4B), CARD)
     assert parts(made, "playing")["weights and optimizer"] == pytest.approx(22.5, abs=0.1)
     assert not made.fits and made.peak.name == "playing"
-    change = report.mend(run, size(QWEN3_4B), CARD)
+    change = memory_table.mend(run, size(QWEN3_4B), CARD)
     assert change == ["actor_rollout_ref.rollout.gpu_memory_utilization=0.4"]
-    assert estimate(report.changed(run, change), size(QWEN3_4B), CARD).fits
-    text = report.refusal(run, size(QWEN3_4B), made)
+    assert estimate(memory_table.changed(run, change), size(QWEN3_4B), CARD).fits
+    text = memory_table.refusal(run, size(QWEN3_4B), made)
     assert text.startswith("memory: about 91.") and text.endswith(f"which does not fit; take {change[0]}")
 
 
@@ -117,7 +117,7 @@ def test_four_billion_parameters_on_one_gpu_must_be_offloaded_or_be_an_adapter(t
     one = "trainer.n_gpus_per_node=1"
     run = on_gpus(tmp_path, one)
     assert not estimate(run, size(QWEN3_4B), CARD).fits
-    assert report.mend(run, size(QWEN3_4B), CARD) == ["actor_rollout_ref.actor.fsdp_config.offload_policy=true"]
+    assert memory_table.mend(run, size(QWEN3_4B), CARD) == ["actor_rollout_ref.actor.fsdp_config.offload_policy=true"]
     adapter = estimate(on_gpus(tmp_path, one, "actor_rollout_ref.model.lora_rank=64"), size(QWEN3_4B), CARD)
     # 2.06 million parameters at rank 1
     assert adapter.fits and parts(adapter, "training")["optimizer"] == pytest.approx(8 * 64 * 2.06e6 / GIB, rel=0.01)
@@ -129,12 +129,12 @@ def test_where_no_setting_helps_more_gpus_do_or_an_adapter(tmp_path: Path) -> No
     """On a GPU of 16 GiB an engine of 8 billion parameters must be shared."""
     run = on_gpus(tmp_path, "trainer.n_gpus_per_node=1")
     small = 16 * GIB
-    assert report.mend(run, size(QWEN3_8B), small) is None
-    text = report.refusal(run, size(QWEN3_8B), estimate(run, size(QWEN3_8B), small))
+    assert memory_table.mend(run, size(QWEN3_8B), small) is None
+    text = memory_table.refusal(run, size(QWEN3_8B), estimate(run, size(QWEN3_8B), small))
     assert text.endswith("take 2 GPUs of this size")
-    two = report.mend(on_gpus(tmp_path, "trainer.n_gpus_per_node=2"), size(QWEN3_8B), small)
+    two = memory_table.mend(on_gpus(tmp_path, "trainer.n_gpus_per_node=2"), size(QWEN3_8B), small)
     assert two is not None and "actor_rollout_ref.rollout.tensor_model_parallel_size=2" in two
-    text = report.refusal(run, size(QWEN3_8B), estimate(run, size(QWEN3_8B), 3 * GIB))
+    text = memory_table.refusal(run, size(QWEN3_8B), estimate(run, size(QWEN3_8B), 3 * GIB))
     assert text.endswith("LoRA (actor_rollout_ref.model.lora_rank=64), a smaller model, or larger GPUs")
 
 
@@ -145,9 +145,9 @@ def test_an_engine_that_gets_too_little_to_start_is_named_with_its_share(tmp_pat
     (short,) = made.short
     assert short.startswith("opponent_engine.gpu_memory_utilization=0.2: is 15.9 GiB, and the engine needs 17.")
     assert "(weights 15.3, cache of one prompt and response 0.8)" in short
-    change = report.mend(run, size(QWEN3_8B), CARD)
+    change = memory_table.mend(run, size(QWEN3_8B), CARD)
     assert change is not None and change[0].startswith("opponent_engine.gpu_memory_utilization=0.2")
-    assert estimate(report.changed(run, change), size(QWEN3_8B), CARD).fits
+    assert estimate(memory_table.changed(run, change), size(QWEN3_8B), CARD).fits
     own = on_gpus(tmp_path, "actor_rollout_ref.rollout.gpu_memory_utilization=0.1")
     assert estimate(own, size(QWEN3_4B), CARD).short[0].startswith("actor_rollout_ref.rollout.gpu_memory_utilization")
 
@@ -223,7 +223,7 @@ def check_of(tmp_path: Path, *overrides: str, hardware: str = "gpu") -> Estimate
     model = "hf" if hardware == "gpu" else "tiny"
     run = config(tmp_path, *overrides, hardware=hardware, model=model)
     run.actor_rollout_ref.model.path = str(made_model(tmp_path / "model", QWEN3_4B))
-    return report.check_memory(run)
+    return memory_table.check_memory(run)
 
 
 def test_a_start_prints_the_table_and_is_refused_where_it_does_not_fit(
@@ -290,7 +290,7 @@ def test_a_model_of_an_unknown_form_is_not_estimated(tmp_path: Path, capsys: pyt
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text('{"model_type": "nobodys"}')
     run.actor_rollout_ref.model.path = str(tmp_path / "model")
-    assert report.check_memory(run) is None
+    assert memory_table.check_memory(run) is None
     assert capsys.readouterr().err.startswith("memory: cannot be estimated for this model: ")
 
 

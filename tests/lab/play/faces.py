@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from recipe.spiral.lab.play.playing import Finished, Left, Move, Table, play_game
 from recipe.spiral.match import Rules
-from recipe.spiral.players.base import Player, Position
+from recipe.spiral.players.player import Player, Position
 from recipe.spiral.players.seeds import GameKey
 
 USUAL = Rules()

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 #: The command with an opponent whose name and words are hostile.
 HOSTILE = """
 import recipe.spiral.lab.play.seats_taken as opponents
-from recipe.spiral.players.base import Response
+from recipe.spiral.players.player import Response
 from recipe.spiral.players.random_player import RandomPlayer
 
 class Hostile(RandomPlayer):
@@ -45,7 +45,7 @@ sys.exit(main())
 #: The command with an opponent that fails at its first move, for a reason in a stranger's words.
 DIES = """
 import recipe.spiral.lab.play.seats_taken as opponents
-from recipe.spiral.players.base import PlayerFailure
+from recipe.spiral.players.player import PlayerFailure
 from recipe.spiral.players.random_player import RandomPlayer
 
 class Dies(RandomPlayer):

@@ -10,7 +10,7 @@ from recipe.spiral.games import make
 from recipe.spiral.lab.audit.replay import differences, replay
 from recipe.spiral.lab.play.playing import Left, Refused, choices, response_of
 from recipe.spiral.match import Rules
-from recipe.spiral.players.base import Position, Response
+from recipe.spiral.players.player import Position, Response
 from recipe.spiral.players.prompts import boxed, extract_answer
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.seeds import GameKey

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from recipe.spiral.lab.report.evaluation import evaluations, folders
+from recipe.spiral.lab.report.evaluation_results import evaluations, folders
 
 
 def test_evaluations_beside_the_run_are_its_own_by_their_policies_paths(tmp_path: Path) -> None:

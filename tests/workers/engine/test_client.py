@@ -12,11 +12,11 @@ import pytest
 from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.runtime import client as direct_client
-from recipe.spiral.runtime.client import DirectClient, DirectResumingClient
-from recipe.spiral.workers.engine import client as client_module
-from recipe.spiral.workers.engine.client import GameClient, WrongWeights
-from recipe.spiral.workers.engine.resuming import ResumingClient
+from recipe.spiral.runtime import direct_client
+from recipe.spiral.runtime.direct_client import DirectClient, DirectResumingClient
+from recipe.spiral.workers.engine import game_client
+from recipe.spiral.workers.engine.game_client import GameClient, WrongWeights
+from recipe.spiral.workers.engine.resuming_client import ResumingClient
 from tests.workers.engine.fakes import Remote, Streaming
 
 CONFIG = OmegaConf.create({"actor_rollout_ref": {"rollout": {"full_determinism": False, "name": "vllm"}}})
@@ -158,8 +158,8 @@ def test_there_is_no_such_slot() -> None:
 
 
 def test_an_answer_that_is_broken_off_is_asked_for_again_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "PAUSE", 0.0)
-    monkeypatch.setattr(client_module, "ATTEMPTS", 3)
+    monkeypatch.setattr(game_client, "PAUSE", 0.0)
+    monkeypatch.setattr(game_client, "ATTEMPTS", 3)
     off = answer(None, stop_reason="aborted")
     servers = Servers(off, off, answer("step-10"))
     assert servers.generate_as("step-10", None).stop_reason == "completed"

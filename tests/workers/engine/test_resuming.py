@@ -11,9 +11,9 @@ from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServer
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral.rollouts.pace import ENGINE_SECONDS
-from recipe.spiral.runtime.client import DirectClient, DirectResumingClient
-from recipe.spiral.workers.engine.client import GameClient
-from recipe.spiral.workers.engine.resuming import ResumingClient, client_of
+from recipe.spiral.runtime.direct_client import DirectClient, DirectResumingClient
+from recipe.spiral.workers.engine.game_client import GameClient
+from recipe.spiral.workers.engine.resuming_client import ResumingClient, client_of
 from tests.workers.engine.fakes import Streaming
 
 CONFIG = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=SimpleNamespace(response_length=9, name="vllm")))

@@ -6,7 +6,7 @@ from collections.abc import Container
 
 from ...games.named import make_named
 from ...match import Rules, play, random_opening
-from ...players.base import Position, PromptTooLong, Response
+from ...players.player import Position, PromptTooLong, Response
 from ...players.records import GameRecord
 
 

@@ -41,7 +41,7 @@ def _main() -> int:
 
 def run(config: DictConfig) -> int:
     """Evaluate; errors become one last line on stderr. Returns the exit status."""
-    from ...players.base import PlayerFailure, PlayerMisconfigured, PromptTooLong
+    from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
     from ...processes.engine_failure import EngineFailure
     from ...processes.launch import clean_run, put_on_path, set_environment
     from ...storage.disk import DiskFull, InUse

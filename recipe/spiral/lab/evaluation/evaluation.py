@@ -36,7 +36,7 @@ from .policies.evaluated_policy import Policy, Prompts
 from .policies.evaluation_engine import Engines, Models, Start, VLLMEngine, at_once, check_length, in_order, models_of
 from .policies.policy_entries import check_names, parse
 from .policies.scored import Responses, Scorer, free_memory, load, of_model
-from .ratings.summary import summarise
+from .ratings.games_summary import summarise
 from .settings import ExactMetric, Refused, Settings
 
 Show = Callable[[str], None]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...games import make
 from ...match import Rules, play
-from ...players.base import Player
+from ...players.player import Player
 from ...players.policy import PolicyPlayer
 from ...players.prompts import Template, boxed
 from ...players.random_player import RandomPlayer

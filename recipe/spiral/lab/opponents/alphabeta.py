@@ -12,7 +12,7 @@ import random
 
 from ...games import Game, resolve
 from ...games.connect_four import COLUMNS, ROWS, ConnectFour
-from ...players.base import Position, Response
+from ...players.player import Position, Response
 from ...players.prompts import boxed
 
 _HEIGHT = ROWS + 1

@@ -18,12 +18,12 @@ from typing import Any
 
 from ... import extensions
 from ...opponents.fixed_opponents import FixedOpponent
-from ...players.base import PlayerFailure, Position, Response
+from ...players.player import PlayerFailure, Position, Response
 from ...players.records import Usage
 from ...storage.disk import read_json, write_whole
 from .api.endpoint_client import Unpaid
+from .api.endpoint_player import ApiPlayer, BudgetSpent
 from .api.endpoint_settings import ApiSettings, Limit
-from .api.player import ApiPlayer, BudgetSpent
 
 #: The kind of an endpoint, which may be paid for.
 API = "api"

@@ -19,7 +19,7 @@ from ...checks.command_line import Job
 from ...checks.errors import require, written
 from ...checks.machine import check_folders
 from ...checks.names import CONFIG, values
-from ...checks.resuming import check_same_model, finished, followed
+from ...checks.resumption import check_same_model, finished, followed
 from ...checks.settle import following, settle
 from ...opponents.fixed_opponents import MODEL, parse_opponents
 from ...opponents.model_files import is_hub_id
@@ -31,7 +31,7 @@ from ..evaluation.benchmarks.benchmark_entries import of_the_hub
 from ..evaluation.benchmarks.catalog import places
 from ..models import of_config as embedded_of
 from ..models.published import GATED, PUBLISHED
-from . import report
+from . import memory_table
 from .devices import VISIBLE
 from .estimate import GIB, estimate
 from .model_size import ModelSize, measure, of_config
@@ -77,11 +77,11 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
     size, downloads, unchecked = look_at_model(local)
     unchecked.append("this machine's GPUs and packages")
     if size is not None:
-        memory, known = report.device_memory(config)
+        memory, known = memory_table.device_memory(config)
         made = estimate(config, size, memory)
-        yield from report.table(made, known)
+        yield from memory_table.table(made, known)
         if not made.fits and config.memory.on_excess == "stop":
-            raise ConfigError(report.refusal(config, size, made))
+            raise ConfigError(memory_table.refusal(config, size, made))
     opponents = [o.settings["path"] for o in parse_opponents(config.opponents) if o.kind == MODEL]
     opponents += [entry["path"] for entry in config.fsp.initial if config.fsp.enabled and entry != BASE]
     downloads += [f"{path}, an opponent" for path in map(str, opponents) if is_hub_id(path)]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...games import GameFailure, known_games, resolve
-from ...players.base import PlayerFailure, PlayerMisconfigured, PromptTooLong
+from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
 from ...players.prompts import STYLES
 from ...processes.arguments import Arguments, run_program, within
 from ...processes.engine_failure import EngineFailure

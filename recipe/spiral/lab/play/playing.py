@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from ...games import Game, GameFailure, IllegalAction, make
 from ...match import Rules, play
-from ...players.base import Player, Position, Response
+from ...players.player import Player, Position, Response
 from ...players.prompts import boxed, extract_answer, last_box
 from ...players.records import GameRecord, Turn
 from ...players.seeds import GameKey

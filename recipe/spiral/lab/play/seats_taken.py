@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from ...games import make
 from ...match import Rules
 from ...opponents.model_files import is_hub_id
-from ...players.base import Player
+from ...players.player import Player
 from ...players.policy import Generate, PolicyPlayer
 from ...players.prompts import encoder
 from ...storage.checkpoints import folder_of, steps
@@ -23,7 +23,7 @@ from ..evaluation.policies.policy_entries import parse
 from ..evaluation.policies.policy_weights import configs_of, read_tokenizer
 from ..models import EMBEDDED, MADE_FOR
 from ..opponents.elsewhere import form_of, members_of
-from ..opponents.kinds import KINDS, check, make_player
+from ..opponents.more_kinds import KINDS, check, make_player
 
 #: Players without weights, by name. (An endpoint needs settings.)
 FIXED = tuple(kind for kind in KINDS if kind != "api")

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...players.base import Player, Position, Response
+from ...players.player import Player, Position, Response
 from ...players.records import GameRecord
 from ...players.seeds import GameKey
 from ...processes.terminal import visible

@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 
-from ...players.base import Position
+from ...players.player import Position
 from ...processes.terminal import visible
 from ..drawing.drawn import Drawn
 from .playing import Finished, Left, Move, Table, choices

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...players.base import Position
+from ...players.player import Position
 from ...processes.terminal import visible
 from ..drawing.drawn import PAGE_FILES, Drawn
 from ..local_server import KINDS, LocalServer, guarded, headers

@@ -23,8 +23,8 @@ from ..database import DamagedDatabase
 from ..local_server import CannotListen, LocalServer
 from .bundle import NoCharts
 from .comparison import Comparison, runs_of
-from .evaluation import with_results
 from .evaluation_games import is_evaluation
+from .evaluation_results import with_results
 from .run_report import REPORT, NoRun, RunReport
 from .serving import serve
 

@@ -21,8 +21,8 @@ from ...storage.run_config import setting
 from ..evaluation.matches.store import FILE
 from .bundle import DATA, Bundle, is_within
 from .curves import POINTS, SHOWN, Curves, since_start, thinned
-from .evaluation import evaluations, folders, with_results
 from .evaluation_games import EvaluationGames, is_evaluation
+from .evaluation_results import evaluations, folders, with_results
 from .game_index import BLOCK, INVALID, OUTCOMES, SPLITS, Games, RunGames, Step
 from .opponents_met import pool
 

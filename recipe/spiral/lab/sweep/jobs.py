@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ...checks import ConfigError, check
 from ...checks.errors import require
-from ...checks.resuming import finished
+from ...checks.resumption import finished
 from ...processes.cluster import cluster_address
 from ...processes.masking import without_secrets
 from ...processes.starting import choose_checkpoint

@@ -13,7 +13,7 @@ from ...storage.disk import write_whole
 from ...storage.record_folder import RecordFolder
 from ...training.metrics import validated_roles
 from ..csv_cell import in_table
-from ..summary import first_and_last
+from ..run_summary import first_and_last
 from .jobs import Job, State
 
 #: In the sweep's folder, for programs and for people.

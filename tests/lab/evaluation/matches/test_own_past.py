@@ -7,8 +7,8 @@ import random
 import pytest
 
 from recipe.spiral.lab.evaluation.matches.matchups import MatchUp, Plan, own_past
+from recipe.spiral.lab.evaluation.ratings.games_summary import summarise
 from recipe.spiral.lab.evaluation.ratings.statistics import Rate, Result
-from recipe.spiral.lab.evaluation.ratings.summary import summarise
 from tests.lab.evaluation.made import Outcome, game_of, plan
 
 STEPS = {"s8": 8, "s40": 40, "s24": 24, "s16": 16}

@@ -15,8 +15,8 @@ from recipe.spiral.lab.evaluation.outputs.results import to_json, write_report
 from recipe.spiral.lab.evaluation.outputs.sheets import summary_sheets, to_csv
 from recipe.spiral.lab.evaluation.outputs.tables import aligned, elo, percent, report
 from recipe.spiral.lab.evaluation.ratings.elo import Estimate
+from recipe.spiral.lab.evaluation.ratings.games_summary import ALL, summarise
 from recipe.spiral.lab.evaluation.ratings.statistics import Rate
-from recipe.spiral.lab.evaluation.ratings.summary import ALL, summarise
 from recipe.spiral.players.records import GameRecord
 from tests.lab.evaluation.made import at_random, game_of, losing, manifest, plan
 

@@ -14,7 +14,7 @@ import torch
 from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.lab.evaluation.exploitability.policy_table import read_scores
 from recipe.spiral.lab.evaluation.policies.scored import Responses, Scorer, load, of_model
-from recipe.spiral.players.base import PlayerMisconfigured
+from recipe.spiral.players.player import PlayerMisconfigured
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from tests.made_checkpoints import small_model

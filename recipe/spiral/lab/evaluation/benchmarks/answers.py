@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ....players.base import PromptTooLong
+from ....players.player import PromptTooLong
 from ....players.policy import Generate
 from ....players.seeds import derive_seed
 from ...graders.question import Question

@@ -12,7 +12,7 @@ from typing import Any
 from tqdm import tqdm
 
 from ....extras import install
-from ....players.base import PromptTooLong
+from ....players.player import PromptTooLong
 from ....players.policy import Generate
 from ....players.prompts import Template, general_template
 from ...database import Database

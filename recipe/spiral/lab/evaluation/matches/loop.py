@@ -12,13 +12,13 @@ from tqdm import tqdm
 
 from ....games import GameFailure, make
 from ....match import Rules, play
-from ....players.base import Player, PlayerFailure
+from ....players.player import Player, PlayerFailure
 from ....players.policy import Generate, PolicyPlayer
 from ....players.prompts import Encode, encoder, get_template
 from ....players.records import GameRecord
 from ...opponents.api.endpoint_client import Unpaid
-from ...opponents.api.player import BudgetSpent
-from ...opponents.kinds import make_player
+from ...opponents.api.endpoint_player import BudgetSpent
+from ...opponents.more_kinds import make_player
 from ..policies.evaluated_policy import Policy
 from ..policies.policy_weights import read_tokenizer
 from ..settings import Settings

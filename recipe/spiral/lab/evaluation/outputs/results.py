@@ -29,8 +29,8 @@ from ....processes.masking import keep_private
 from ....storage.disk import write_whole
 from ..matches.store import Manifest
 from ..ratings.elo import Estimate
+from ..ratings.games_summary import Rated, Summary
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
-from ..ratings.summary import Rated, Summary
 from ..ratings.transitivity import Transitivity
 from .sheets import summary_sheets, write_sheets
 from .tables import report

@@ -15,8 +15,8 @@ from ...csv_cell import in_table
 from ..benchmarks.benchmark_metrics import Score
 from ..exploitability.exploitability_metrics import Metrics
 from ..exploitability.policy_table import PolicyTable
+from ..ratings.games_summary import Summary
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
-from ..ratings.summary import Summary
 
 #: A line of a sheet, by column.
 Row = dict[str, Any]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ..ratings.elo import Estimate, Ratings
 from ..ratings.game_results import HeadToHead
+from ..ratings.games_summary import Rated, Summary
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
-from ..ratings.summary import Rated, Summary
 from ..ratings.transitivity import Transitivity
 
 #: Stands for a figure that does not exist.

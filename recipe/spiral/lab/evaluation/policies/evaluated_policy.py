@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...opponents.kinds import check
+from ...opponents.more_kinds import check
 from .policy_weights import Run
 
 #: Tokens of the longest prompt and response in SPIRAL.

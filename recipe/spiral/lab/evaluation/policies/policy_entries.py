@@ -16,7 +16,7 @@ from ....players.prompts import check_style, get_template
 from ....processes.masking import without_secrets
 from ....processes.terminal import visible
 from ...models import EMBEDDED, MADE_FOR, embedded
-from ...opponents import kinds
+from ...opponents import more_kinds
 from ...opponents.elsewhere import form_of, members_of
 from .evaluated_policy import LENGTHS, Policy, Prompts
 from .policy_weights import (
@@ -32,7 +32,7 @@ from .policy_weights import (
 
 #: Kinds with weights; for "auto", what is at the path decides.
 MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
-KINDS = (*MODELS, *kinds.KINDS)
+KINDS = (*MODELS, *more_kinds.KINDS)
 _OWN = frozenset({"kind", "name", "games"})
 _PROMPT = frozenset({"template", "style"})
 #: What an entry of a kind may have besides; fixed players check their settings themselves.
@@ -88,7 +88,7 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     games = _games(given.get("games"))
     settings = {key: value for key, value in given.items() if key not in _OWN}
     name = str(given["name"]) if given.get("name") else None
-    if kind in kinds.KINDS:
+    if kind in more_kinds.KINDS:
         return [_fixed(kind, name, settings, games)]
     if unknown := sorted(settings.keys() - _KEYS[kind]):
         known = ", ".join(sorted(_OWN | _KEYS[kind]))
@@ -117,9 +117,9 @@ def _games(games: Any) -> tuple[str, ...] | None:
 
 
 def _fixed(kind: str, name: str | None, settings: dict[str, Any], games: tuple[str, ...] | None) -> Policy:
-    kinds.check(kind, settings, games or ())
+    more_kinds.check(kind, settings, games or ())
     if name is None:
-        name = kinds.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
+        name = more_kinds.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
     identity = {"kind": kind, **({"settings": without_secrets(settings)} if settings else {})}
     return Policy(name, kind, identity, games=games, settings=settings)
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ....players.base import PlayerMisconfigured
+from ....players.player import PlayerMisconfigured
 from ....players.prompts import Encode, Tokenizer
 from ...models.answer_scores import Question, Scores, batches, in_order, log_probs, tree_attention
 

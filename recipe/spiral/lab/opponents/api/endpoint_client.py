@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from omegaconf import OmegaConf
 
-from ....players.base import PlayerFailure, PlayerMisconfigured
+from ....players.player import PlayerFailure, PlayerMisconfigured
 from ....players.records import Usage
 from ....processes.masking import secrets_of
 from .answer import (

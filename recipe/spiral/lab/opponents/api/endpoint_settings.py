@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ....extras import install
-from ....players.base import PlayerMisconfigured
+from ....players.player import PlayerMisconfigured
 from ....players.prompts import TEMPLATES, Template, get_template
 from ....players.records import Usage
 

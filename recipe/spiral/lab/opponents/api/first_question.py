@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ....players.base import PlayerFailure, PlayerMisconfigured
+from ....players.player import PlayerFailure, PlayerMisconfigured
 from .endpoint_client import Client
 from .endpoint_settings import ApiSettings
 

@@ -18,7 +18,7 @@ from ....games import Game, resolve
 from ....games.kuhn_poker import KuhnPoker
 from ....games.nim import Nim
 from ....games.tictactoe import LINES, TicTacToe
-from ....players.base import Position, Response
+from ....players.player import Position, Response
 from ....players.prompts import boxed
 from . import kuhn as kuhn_poker
 

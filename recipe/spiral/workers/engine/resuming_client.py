@@ -18,7 +18,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from ...players.seeds import derive_seed
 from ...rollouts.pace import ENGINE_SECONDS
-from .client import GameClient
+from .game_client import GameClient
 
 
 @dataclass

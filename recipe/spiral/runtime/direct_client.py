@@ -12,8 +12,8 @@ from omegaconf import DictConfig
 from verl.utils.rollout_trace import rollout_trace_op
 from verl.workers.rollout.replica import TokenOutput
 
-from ..workers.engine.client import GameClient
-from ..workers.engine.resuming import Parts, ResumingClient
+from ..workers.engine.game_client import GameClient
+from ..workers.engine.resuming_client import Parts, ResumingClient
 from .batching import Here, Line, Servers
 
 #: Requests have the name of their process and a number.

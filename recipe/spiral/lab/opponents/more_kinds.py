@@ -11,8 +11,8 @@ from ...games import resolve
 from ...opponents import kinds
 from . import alphabeta, perfect
 from .alphabeta import AlphaBetaPlayer
+from .api.endpoint_player import ApiPlayer
 from .api.endpoint_settings import ApiSettings
-from .api.player import ApiPlayer
 from .budgets import API, EndpointPlayer
 from .perfect import PerfectPlayer
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from weakref import WeakKeyDictionary
 
-from ....players.base import PlayerFailure, PlayerMisconfigured, Position, Response
+from ....players.player import PlayerFailure, PlayerMisconfigured, Position, Response
 from ....players.records import Usage
 from .endpoint_client import Client, load_openai
 from .endpoint_settings import ApiSettings
