@@ -167,6 +167,8 @@ def _import_verl() -> None:
             importlib.import_module(module)
     except PermissionError as error:
         raise ConfigError(str(error)) from error
+    except ValueError as error:  # HF_HUB_DOWNLOAD_TIMEOUT=10s
+        raise ConfigError(f"a library refuses a variable of the environment: {error}") from error
 
 
 def provide_model(config: DictConfig) -> None:

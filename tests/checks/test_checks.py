@@ -6,7 +6,10 @@ import importlib.util
 import re
 import shutil
 import socket
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +211,9 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             r"ppo_max_token_len_per_gpu=495: a turn may have data\.max_prompt_length=480 \+ .*=16 tokens, .*; raise it",
         ),
         ("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu=9", r"ref\.log_prob_max_token_len_per_gpu=9: a turn"),
-        ("critic.forward_max_token_len_per_gpu=null", r"critic\.forward_max_token_len_per_gpu=null: a turn may have"),
+        ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=0", r"per_gpu=0: must be a whole number >= 1 or null"),
+        ("actor_rollout_ref.model.lora.rank=8", r"lora\.rank=8: must be 0; it is of verl's workers with Megatron; set"),
+        ("critic.forward_max_token_len_per_gpu=null", r"critic\.forward_max_token_len_per_gpu=null: must be a whole"),
         (
             "actor_rollout_ref.rollout.max_num_batched_tokens=100",
             r"max_num_batched_tokens=100: must be at least actor_rollout_ref\.rollout\.max_model_len=512",
@@ -388,6 +393,9 @@ def test_a_critic_is_where_verl_has_one(tmp_path: Path, enable: str, estimator: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert has_critic(made) == need_critic(made)
+    if (enable, estimator) == ("false", "gae"):
+        with pytest.raises(ConfigError, match=r"critic\.enable=false: gae needs a critic; take null"):
+            check(made)
 
 
 def test_a_run_with_a_critic_goes_on_from_one_with_a_critic(tmp_path: Path) -> None:
@@ -571,8 +579,9 @@ def test_a_gpu_run_needs_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     with pytest.raises(ConfigError, match=r"trainer\.n_gpus_per_node=8: this machine has 2"):
         check(config(tmp_path, hardware="gpu"))
-    monkeypatch.setenv("RAY_ADDRESS", "auto")
-    check(config(tmp_path, hardware="gpu"))
+    with listening(b"\0\0\0\4\0\0\0\0\0") as address:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        check(config(tmp_path, hardware="gpu"))
 
 
 def test_several_machines_need_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -581,13 +590,31 @@ def test_several_machines_need_a_cluster(tmp_path: Path, monkeypatch: pytest.Mon
         check(config(tmp_path, "trainer.nnodes=2"))
 
 
+@contextmanager
+def listening(answer: bytes) -> Iterator[str]:
+    """A server, which answers one hello so; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def once() -> None:
+            with suppress(OSError), server.accept()[0] as asked:
+                asked.recv(1000)
+                asked.sendall(answer)
+
+        threading.Thread(target=once, daemon=True).start()
+        yield "127.0.0.1:{1}".format(*server.getsockname())
+
+
 def test_a_cluster_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as cluster:
-        address = "127.0.0.1:{1}".format(*cluster.getsockname())
+    with listening(b"HTTP/1.1 400 Bad Request") as address:
         monkeypatch.setenv("RAY_ADDRESS", address)
-        check(config(tmp_path))
+        with pytest.raises(ConfigError, match=r"no Ray cluster answers there .what listens there is not Ray's"):
+            check(config(tmp_path))
     with pytest.raises(ConfigError, match=rf"RAY_ADDRESS={address}: no Ray cluster answers there .*or unset it"):
         check(config(tmp_path))
+    for address in ("auto", "nonsense", "127.0.0.1:port", "ray://127.0.0.1:10001"):
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(ConfigError, match=rf"RAY_ADDRESS={address}: must be host:port"):
+            check(config(tmp_path))
 
 
 def test_the_engine_stays_ours(tmp_path: Path) -> None:

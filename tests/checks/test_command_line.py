@@ -10,7 +10,7 @@ import pytest
 
 from recipe.spiral.checks import ConfigError, compose, is_sweep
 from recipe.spiral.checks.command_line import Job
-from recipe.spiral.checks.names import CONFIG, Names
+from recipe.spiral.checks.names import CONFIG, Names, packaged
 from recipe.spiral.lab.sweep.jobs import plan
 
 QUIET = ["hydra/job_logging=disabled", "hydra/hydra_logging=disabled"]
@@ -106,6 +106,8 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
         (["hardware=gpuu"], "hardware=gpuu: unknown; did you mean `hardware=gpu`? known: cpu, gpu"),
         (["+hydra.sweep.dirr=x"], "+hydra.sweep.dirr=x: there is no such setting; did you mean `hydra.sweep.dir`?"),
         (["~fsp.sze"], "~fsp.sze: there is no such setting; did you mean `fsp.size`?"),
+        (["~model"], "~model: a setting cannot be taken away; leave ~model out"),
+        (["hardware=null"], "hardware=null: must be a mapping, or name a file"),
         (["~games"], "~games: a setting cannot be taken away; leave ~games out"),
         (["~data.train_batch_size"], "~data.train_batch_size: a setting cannot be taken away"),
         (["data=null"], "data=null: must be a mapping"),
@@ -189,7 +191,10 @@ GLOBAL = "# @package _global_\n"
         (f"{GLOBAL}seed: 3\nseed: 4", r"found duplicate key seed in \".*mine\.yaml\", line 3"),
         (f"{GLOBAL}only words", "only words: there is no such setting"),
         (f"{GLOBAL}# f\xfcr", r"\+experiment=mine: 'utf-8' codec"),
-        (f"{GLOBAL}defaults: [mine, _self_]", r"\+experiment=mine: maximum recursion"),
+        (
+            f"{GLOBAL}defaults: [mine, _self_]",
+            r"\+experiment=mine: has too many .* a preset that leads back to itself$",
+        ),
         (f"{GLOBAL}defaults: [yours, _self_]", r"Could not load 'experiment/yours'\.$"),
         (f"{GLOBAL}trainer.save_freq: 3", r"mine\.yaml: trainer\.save_freq: must be in its section"),
         ("# @package\nseed: 3", r"\+experiment=mine: Expected header format"),
@@ -203,6 +208,27 @@ def test_a_broken_preset_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(ConfigError, match=message) as error:
         run(monkeypatch, "+experiment=mine")
     assert "\n" not in str(error.value)
+
+
+def test_surroundings_that_do_not_work_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    Path(".env").write_text("SPIRAL_HARDWARE=tpu\n", encoding="utf-8-sig")  # as an editor of another system has it
+    monkeypatch.setenv("SPIRAL_HARDWARE", "")
+    monkeypatch.delenv("SPIRAL_HARDWARE")
+    with pytest.raises(ConfigError, match="SPIRAL_HARDWARE=tpu: must be cpu or gpu"):
+        run(monkeypatch)
+    monkeypatch.delenv("SPIRAL_HARDWARE")
+    (tmp_path / "verl").mkdir()
+    (tmp_path / "verl" / "__init__.py").touch()
+    with monkeypatch.context() as foreign, pytest.raises(ConfigError, match="another package; take it off PYTHONPATH"):
+        foreign.syspath_prepend(tmp_path)
+        foreign.delitem(sys.modules, "verl", raising=False)
+        packaged.cache_clear()
+        run(foreign)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ConfigError, match=r"the current folder, .*: No such file or directory; go to another"):
+        run(monkeypatch)
 
 
 def test_a_sweeps_job_composes_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -223,6 +249,10 @@ def test_an_evaluation_refuses_what_is_a_trainings(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_unknown_preset_names_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's own among them."""
+    preset(Path("config/experiment/mine.yaml"), "seed: 3")
+    with pytest.raises(ConfigError, match=r"\+experiment=mien: unknown; did you mean `\+experiment=mine`\?"):
+        run(monkeypatch, "+experiment=mien")
     with pytest.raises(
         ConfigError,
         match=r"^\+experiment=khun: unknown; did you mean `\+experiment=kuhn`\? known: asynchronous, equilibrium, ",

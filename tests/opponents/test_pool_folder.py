@@ -581,6 +581,8 @@ def test_a_model_of_the_hub_is_read_from_its_cache(tmp_path: Path, monkeypatch: 
         asked.append(name)
         if name == "some/other":
             raise LocalEntryNotFoundError("no connection")
+        if name == "an/other":
+            raise RuntimeError("Invalid port: '80:80'")  # httpx's, of a proxy
         return str(tmp_path / "snapshot")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
@@ -588,4 +590,8 @@ def test_a_model_of_the_hub_is_read_from_its_cache(tmp_path: Path, monkeypatch: 
     assert local(str(tmp_path)) == tmp_path and local("~/x") == Path("~/x").expanduser()
     with pytest.raises(ValueError, match="some/other: is no folder here, and could not be had from the hub: no conn"):
         local("some/other")
-    assert asked == ["some/model", "some/other"]
+    with pytest.raises(
+        ValueError, match="an/other: is no folder here, and could not be had from the hub: Invalid port"
+    ):
+        local("an/other")
+    assert asked == ["some/model", "some/other", "an/other"]

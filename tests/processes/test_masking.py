@@ -113,6 +113,7 @@ def test_a_password_in_an_address_is_masked() -> None:
             (text, text)
             for text in (
                 "max_tokens=81920000",
+                "ppo_max_token_len_per_gpu=1000000000000.0",
                 "KeyError: 'global_step_10'",
                 "data.prompt_key=question",
                 '"key": "${oc.env:K9}"',

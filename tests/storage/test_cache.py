@@ -126,6 +126,12 @@ def test_what_another_user_made_is_not_taken(tmp_path: Path, monkeypatch: pytest
         private_folder(tmp_path / "theirs")
 
 
+def test_a_cache_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PermissionError, match=r"file/cache: cannot be made \(Not a directory\); set SPIRAL_CACHE to"):
+        private_folder(tmp_path / "file" / "cache")
+
+
 def test_a_cache_without_locks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))

@@ -68,6 +68,7 @@ def _algorithm(config: DictConfig) -> None:
     require(
         more or name in ESTIMATORS, f"algorithm.adv_estimator={name!r}: unknown here; known: {', '.join(ESTIMATORS)}"
     )
+    require(name != "gae" or config.critic.enable is not False, "critic.enable=false: gae needs a critic; take null")
     size, same = config.data.train_batch_size, config.data.games_per_start
     require(
         config.batch_unit != "turns" or same == 1,
@@ -152,8 +153,8 @@ def _lengths(config: DictConfig) -> None:
         part = OmegaConf.select(config, name)
         for key in (key for key in part if key.endswith("max_token_len_per_gpu") and actor.use_dynamic_bsz):
             require(
-                prompt + response <= (part[key] or 0) * actor.ulysses_sequence_parallel_size,
-                f"{name}.{key}={written(part[key])}: a turn may have data.max_prompt_length={prompt} + "
+                prompt + response <= part[key] * actor.ulysses_sequence_parallel_size,
+                f"{name}.{key}={part[key]}: a turn may have data.max_prompt_length={prompt} + "
                 f"data.max_response_length={response} tokens, and goes through the model whole; raise it, or lower one",
             )
     require(

@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 
 import hydra
 from dotenv import load_dotenv
@@ -33,7 +33,7 @@ from yaml import YAMLError
 
 from ..processes import masking
 from ..processes.terminal import note
-from .errors import ConfigError
+from .errors import ConfigError, refusals, require
 from .names import CONFIG, GROUPS, Names, of_presets, walk
 from .settle import idle, settle
 
@@ -61,7 +61,7 @@ def _check_plain(run_dir: Path) -> None:
             is_file, name = entry.is_file(follow_symlinks=False), entry.name
             is_folder = entry.is_dir(follow_symlinks=name == "checkpoints")
             if not (is_file and name not in _FOLDERS) and not (is_folder and not name.endswith(_FILES)):
-                raise ConfigError(f"{entry.path}: is a link, a pipe or not what a run has there; remove it")
+                raise ConfigError(f"{entry.path}: is a link, a pipe or not what a run has there; give another folder")
 
 
 def compose(program: str) -> list[Job]:
@@ -75,7 +75,11 @@ def compose(program: str) -> list[Job]:
         ConfigError: the command line cannot be composed, or has a key that nobody reads, or ``.env`` is no text.
     """
     try:
-        load_dotenv(Path.cwd() / ".env")  # what is set already wins
+        load_dotenv(Path.cwd() / ".env", encoding="utf-8-sig")  # what is set already wins
+        gettempdir()
+    except FileNotFoundError as error:
+        why = f"{error.strerror}; go to another folder, or make room"
+        raise ConfigError(f"the current folder, or one for temporary files (TMPDIR): {why}") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f".env: cannot be read ({error}); save it as UTF-8 text, or move it away") from error
     parser = get_args_parser()
@@ -97,7 +101,10 @@ def compose(program: str) -> list[Job]:
                 OmegaConf.update(config, key, OmegaConf.select(config, key))
         jobs.append((config, HydraConfig.get()))
 
-    names = Names(program)
+    with refusals():
+        names = Names(program)
+    hardware = os.environ.get("SPIRAL_HARDWARE", "cpu")
+    require(hardware in ("cpu", "gpu"), f"SPIRAL_HARDWARE={hardware}: must be cpu or gpu")
     for option in others:
         raise ConfigError(_no_such_flag(option, names))
     for override in itertools.filterfalse(_OVERRIDE.fullmatch, flags.overrides):
@@ -182,7 +189,8 @@ def _in_a_line(error: Exception, names: Names) -> str:
         return _no_such_option(error)
     if isinstance(error, OverrideParseException):
         return _unreadable(error)
-    text = " ".join(f"{error} {error.__cause__ or ''}".split()).partition(" Config search path: ")[0]
+    deep = "has too many brackets, or is a preset that leads back to itself" * isinstance(error, RecursionError)
+    text = " ".join(f"{deep or error} {error.__cause__ or ''}".split()).partition(" Config search path: ")[0]
     if match := re.match("Cannot find primary config '(.*?)'", text):
         return f"--config-name {match[1]}: there is no such config; a preset is named by +experiment={match[1]}"
     if match := re.match(r"Ambiguous value for argument '(.*?)' 1\. ", text):
@@ -192,7 +200,7 @@ def _in_a_line(error: Exception, names: Names) -> str:
     if match := re.match(r"While dereferencing interpolation '\$\{(\w+)\}': Incompatible value 'None'", text):
         return f"{match[1]}=null: must be a folder"
     if text.startswith("Config group override must be a string"):
-        return f"{next((o for o in sys.argv[1:] if o.endswith('=null')), 'null')}: must be a mapping"
+        return f"{next((o for o in sys.argv[1:] if o.endswith('=null')), 'null')}: must be a mapping, or name a file"
     if match := re.match(r"Error merging override (.*?) Cannot merge .*object_type=(list|dict)", text):
         return f"{match[1]}: must be a {'list' if match[2] == 'list' else 'mapping'}"
     if match := re.match(r"(?:In '.*?': )?Could not (override|delete from config\.) '(?P<key>[^'@]+)", text):
@@ -233,7 +241,8 @@ def _no_such_flag(option: str, names: Names) -> str:
 def _no_such_option(error: MissingConfigException) -> str:
     missing = str(error.missing_cfg_file)
     group, _, option = missing.rpartition("/")
-    ours = {file.stem for file in (CONFIG / group.split("/")[0]).glob("*.yaml")}  # verl has a group model, too
+    folders = [folder / group.split("/")[0] for folder in filter(None, (CONFIG, _user_folder()))]
+    ours = {file.stem for folder in folders for file in folder.glob("*.yaml")}  # verl has a group model, too
     known = sorted(ours & {*(error.options or ours)}) or error.options or []
     words = (word for word in sys.argv[1:] if word.lstrip("+").replace("=", "/", 1) == missing)
     override = next(words, f"{group}={option}")

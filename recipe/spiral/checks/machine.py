@@ -176,12 +176,19 @@ def _cluster(config: DictConfig) -> None:
         f"trainer.nnodes={nodes}: several machines need a Ray cluster: start one, and set RAY_ADDRESS to it "
         "(docs/cluster.md), or take trainer.nnodes=1",
     )
-    host, _, port = address.rpartition(":")
-    if not port.isdecimal() or "://" in address:  # auto, or a proxy's
+    if not address:
         return
+    host, _, port = address.rpartition(":")
+    require(
+        port.isdecimal() and "://" not in host,
+        f"RAY_ADDRESS={address}: must be host:port, as `ray start` prints it; unset it for a Ray of the run's own",
+    )
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-    except OSError as error:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=10) as there:
+            there.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")  # gRPC's hello, which a server returns
+            if there.recv(9)[3:4] != b"\4":
+                raise ConnectionError("what listens there is not Ray's")
+    except (OSError, OverflowError) as error:
         raise ConfigError(
             f"RAY_ADDRESS={address}: no Ray cluster answers there ({error}); start one (docs/cluster.md), or unset it "
             "for a Ray of the run's own"

@@ -22,10 +22,7 @@ CONFIG = RECIPE / "config"
 #: verl's defaults in one file, in its folder.
 VERLS = "trainer/config/_generated_ppo_trainer.yaml"
 #: Config groups that a command line may name besides the settings, by program.
-GROUPS = {
-    "spiral_trainer": ("experiment", "sweep", "hardware", "model", "task", "loss"),
-    "eval": ("engine",),
-}
+GROUPS = {"spiral_trainer": ("experiment", "sweep", "hardware", "model", "task", "loss"), "eval": ("engine",)}
 _PROGRAMS = {"spiral_trainer": "main_spiral", "eval": "main_eval"}
 
 
@@ -83,7 +80,7 @@ class Names:
             values["hydra"] = OmegaConf.to_container(hydra_config, resolve=False)
         for override in overrides:
             key = _key(override)
-            fixed = key not in GROUPS[self._program] and not {"hydra", *TABLES["free"]} & {*key.split(".")}
+            fixed = not {"hydra", *TABLES["free"]} & {*key.split(".")}
             if override.startswith("~") and fixed and self.knows(key):
                 raise ConfigError(f"{override}: a setting cannot be taken away; leave {override} out")
         for key, value, kind in _of_another_kind(values, self._tree):

@@ -78,16 +78,14 @@ def _check_engine(config: DictConfig, models: int) -> None:
 
 
 def _check_pool(config: DictConfig, league: League) -> None:
-    fsp = config.fsp
+    fsp, steps = config.fsp, config.trainer.total_training_steps
     if not fsp.enabled:
         return
-    if not config.fsp.initial and (
-        fsp.update_interval is None or fsp.start_from >= config.trainer.total_training_steps
-    ):
+    if not fsp.initial and (fsp.update_interval is None or fsp.start_from >= steps):
         raise ValueError(
             f"fsp.enabled=true: nobody would ever be in the pool, with fsp.update_interval={fsp.update_interval}, "
-            f"fsp.start_from={fsp.start_from} and trainer.total_training_steps={config.trainer.total_training_steps}; "
-            "give fsp.initial, or an earlier start"
+            f"fsp.start_from={fsp.start_from} and trainer.total_training_steps={steps}; give fsp.initial, or start "
+            "earlier"
         )
     if BASE in league.fixed and BASE in list(fsp.initial):
         raise ValueError(f"opponents: {BASE} is a member of the pool already, by fsp.initial; leave out one of them")

@@ -151,7 +151,9 @@ def _adapter_fits(config: DictConfig, form: Any, part: str) -> None:
                 if not any(f".{name}".endswith(f".{target}") for name in found):
                     raise ValueError(f"no module is called {target}")
         except Exception as error:  # also Python's, of a wrong type or pattern
-            asked = ", ".join(f"{part}.model.{name}={written(value)}" for name, value in chosen.items() if value)
+            asked = ", ".join(
+                f"{part}.model.{name}={written(value)}" for name, value in chosen.items() if value is not None
+            )
             reason = str(error).splitlines()[0]
             raise ConfigError(f"{asked}: {reason}; the model's linear layers: {', '.join(sorted(layers))}") from error
 

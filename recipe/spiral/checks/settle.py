@@ -22,16 +22,6 @@ from .names import TABLES, verls_defaults, walk
 
 ENGINE = "recipe.spiral.workers.engine"
 _ACTOR, _ROLLOUT, _SAMPLER = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "trainer.v1.sampler"
-#: For the dataset, to which verl gives ``data`` alone; these are no settings.
-_DATASETS = {
-    "data.run_seed": "seed",
-    "data.batch_unit": "batch_unit",
-    "data.trainer_mode": "trainer.v1.trainer_mode",
-    "data.games": "games",
-    "data.opponents": "opponents",
-    "data.validation": "validation",
-    "data.responses": f"{_ROLLOUT}.n",
-}
 
 
 def settle(config: DictConfig, named: Collection[str] = (), say: Callable[[str], None] = note) -> None:
@@ -80,7 +70,7 @@ def following(config: DictConfig) -> dict[str, Any]:
         backend = "file" if cpu else "nccl"
     values = {
         **{setting: only["value"] for setting, only in TABLES["fixed"].items()},
-        **{setting: f"${{{other}}}" for setting, other in _DATASETS.items()},
+        **{setting: f"${{{other}}}" for setting, other in TABLES["links"].items()},
         f"{_ACTOR}.ppo_mini_batch_size": "${data.train_batch_size}",
         f"{_ACTOR}.optim.clip_grad": f"${{{_ACTOR}.grad_clip}}",
         f"{_ACTOR}.ppo_max_token_len_per_gpu": _or(actor.ppo_max_token_len_per_gpu, 16384),

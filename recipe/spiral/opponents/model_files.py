@@ -102,12 +102,11 @@ def local(path: str, files: Sequence[str] = ("*.json", "*.safetensors"), setting
     folder = Path(path).expanduser()
     if not is_hub_id(path):
         return folder
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
     try:
+        from huggingface_hub import snapshot_download
+
         return Path(snapshot_download(path, allow_patterns=[*files]))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+    except Exception as error:  # also of an address or a proxy that is none
         reason = " ".join(str(error).split())
         raise ValueError(f"{setting}{path}: is no folder here, and could not be had from the hub: {reason}") from error
 

@@ -48,33 +48,22 @@ OPPONENTS = engine_settings("opponent_engine.rollout", arguments="opponent_engin
     "model": "actor_rollout_ref.model.path",
 }
 #: What mends a failure, by vLLM's words; the first that fits counts.
-_MENDS = (
-    (
-        "by SIGKILL",
-        "often the machine's memory ran out: lower {kv_cache_memory_bytes} or {max_num_seqs}, or free memory",
-    ),
-    (
-        "is less than desired|is less than requested memory",
-        "end what else uses the memory, or lower {gpu_memory_utilization} (on a CPU {kv_cache_memory_bytes})",
-    ),
-    (
-        "KV cache|cache blocks|serve even a single token",
-        "raise {gpu_memory_utilization} (on a CPU {kv_cache_memory_bytes}), or lower {max_model_len}",
-    ),
-    (
-        "out of memory|OutOfMemory|not enough GPU memory|Mamba cache blocks",
-        "lower {gpu_memory_utilization} or {max_num_seqs}, or take {enforce_eager}=true, which needs no CUDA graphs",
-    ),
-    ("[Uu]nrecognized arguments|unexpected keyword argument", "take it out of {arguments}"),
-    ("[Ss]afetensor|PytorchStreamReader|incomplete metadata", "the weights are damaged: copy {model} anew"),
-    ("architectures|model type|config\\.json|Transformers does not recognize", "set {model} to a model that vLLM has"),
-    (
-        "[Cc]ompil|[Nn]inja|nvcc|ptxas|[Tt]riton|Inductor",
-        "a kernel was not compiled: take {enforce_eager}=true, or mend the compiler",
-    ),
-    ("max_model_len|max_num_batched_tokens", "change {max_model_len}"),
-    ("dtype|bfloat16", "change {dtype}"),
-)
+_MENDS = {
+    "by SIGKILL": "often the machine's memory ran out: lower {kv_cache_memory_bytes} or {max_num_seqs}, or free memory",
+    "is less than desired|is less than requested memory": "end what else uses the memory, or lower "
+    "{gpu_memory_utilization} (on a CPU {kv_cache_memory_bytes})",
+    "KV cache|cache blocks|serve even a single token": "raise {gpu_memory_utilization} (on a CPU "
+    "{kv_cache_memory_bytes}), or lower {max_model_len}",
+    "out of memory|OutOfMemory|not enough GPU memory|Mamba cache blocks": "lower {gpu_memory_utilization} or "
+    "{max_num_seqs}, or take {enforce_eager}=true, which needs no CUDA graphs",
+    "[Uu]nrecognized arguments|unexpected keyword argument": "take it out of {arguments}",
+    "[Ss]afetensor|PytorchStreamReader|incomplete metadata": "the weights are damaged: copy {model} anew",
+    "architectures|model type|config\\.json|Transformers does not recognize": "set {model} to a model that vLLM has",
+    "[Cc]ompil|[Nn]inja|nvcc|ptxas|[Tt]riton|Inductor": "a kernel was not compiled: take {enforce_eager}=true, or mend "
+    "the compiler",
+    "max_model_len|max_num_batched_tokens": "change {max_model_len}",
+    "dtype|bfloat16": "change {dtype}",
+}
 
 
 class EngineFailure(RuntimeError):
@@ -92,7 +81,7 @@ def explain(error: BaseException, printed: str, settings: Mapping[str, str], log
     """
     cause = " ".join(cause_in(error, printed).split())
     cut = cause.rstrip(".") if len(cause) <= _LONGEST else f"{cause[:_LONGEST]}..."
-    mends = (mend.format_map(settings) for words, mend in _MENDS if re.search(words, cause))
+    mends = (mend.format_map(settings) for words, mend in _MENDS.items() if re.search(words, cause))
     mend = settings.get("mend") or next(mends, "")
     return "; ".join(filter(None, [cut, mend, f"all that vLLM printed: {log}" if log else ""]))
 

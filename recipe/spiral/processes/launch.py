@@ -179,8 +179,8 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
-def end_processes(processes: list[psutil.Process], patience: float = 3.0) -> int:
-    """End processes, first politely; returns how many there were."""
+def end_processes(processes: list[psutil.Process], patience: float = 3.0) -> None:
+    """End processes, first politely."""
     for process in processes:
         with suppress(psutil.Error):
             process.terminate()
@@ -189,7 +189,6 @@ def end_processes(processes: list[psutil.Process], patience: float = 3.0) -> int
         with suppress(psutil.Error):
             process.kill()
     psutil.wait_procs(alive, timeout=patience)
-    return len(processes)
 
 
 def _guard(notes: Path) -> subprocess.Popen[bytes]:
@@ -257,9 +256,9 @@ def end_leftovers(notes: Path, of: list[float] | None = None) -> int:
     segments |= _segments_of(leftovers)
     if of is None:
         notes.unlink(missing_ok=True)
-    count = end_processes(leftovers)
+    end_processes(leftovers)
     remove_segments(segments)
-    return count
+    return len(leftovers)
 
 
 def _living(noted: Iterable[Any]) -> list[psutil.Process]:

@@ -22,7 +22,7 @@ from ..storage.disk import write_whole
 
 _SECRET = re.compile(
     r"(^|[_-]|(?<=[a-z])(?=[A-Z]))"
-    r"(?i:(api)?(key|token|secret|password|passwd|passphrase|credentials?|auth|authorization|bearer|cookies?))"
+    r"(?i:(api)?(key|token(?!_len)|secret|password|passwd|passphrase|credentials?|auth|authorization|bearer|cookies?))"
     r"([_-]|$|(?<=[a-z])(?=[A-Z]))"
 )
 _FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)\s*(?:,\s*['\"]?([^'\"${}]*))?")

@@ -32,7 +32,12 @@ def cache_dir(cache: str | Path | None = None) -> Path:
 def private_folder(folder: Path) -> Path:
     """Make a folder that nobody else can write to, or take the one that is there. Raises PermissionError: another user
     made it, or it is a link: what lies in it cannot be trusted."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise PermissionError(
+            f"{folder}: cannot be made ({error.strerror}); set SPIRAL_CACHE to another place"
+        ) from error
     state = folder.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
         raise PermissionError(f"{folder}: is not a folder of yours; remove it, or set SPIRAL_CACHE to another place")
