@@ -107,6 +107,7 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
         (["+hydra.sweep.dirr=x"], "+hydra.sweep.dirr=x: there is no such setting; did you mean `hydra.sweep.dir`?"),
         (["~fsp.sze"], "~fsp.sze: there is no such setting; did you mean `fsp.size`?"),
         (["~model"], "~model: a setting cannot be taken away; leave ~model out"),
+        (["-m", "seed=range(0)"], "-m: there is no job, as a list is empty"),
         (["hardware=null"], "hardware=null: must be a mapping, or name a file"),
         (["~games"], "~games: a setting cannot be taken away; leave ~games out"),
         (["~data.train_batch_size"], "~data.train_batch_size: a setting cannot be taken away"),

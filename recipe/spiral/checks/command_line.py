@@ -100,6 +100,8 @@ def compose(program: str) -> list[Job]:
             if isinstance(value, str) and "${hydra:" in value:  # of which nothing is known outside of this function
                 OmegaConf.update(config, key, OmegaConf.select(config, key))
         jobs.append((config, HydraConfig.get()))
+        if len(jobs) % 10 == 0:
+            note(f"{len(jobs)} jobs of the sweep are composed")
 
     with refusals():
         names = Names(program)
@@ -134,6 +136,7 @@ def compose(program: str) -> list[Job]:
             for folder in {folder for node in noted for folder in (node.runtime.output_dir, node.sweep.dir)}:
                 masking.hide_hydras(Path(folder))
             sys.argv[1:] = masking.without_secrets(sys.argv[1:])  # which trackers note
+    require(bool(jobs) or not flags.multirun, "-m: there is no job, as a list is empty")
     without_effect: dict[str, None] = {}
     for config, hydra_config in jobs:
         alone = hydra_config.mode != RunMode.MULTIRUN and "hydra.mode=RUN" not in given  # which a sweep's jobs have
