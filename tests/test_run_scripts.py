@@ -144,6 +144,13 @@ def test_a_time_limit_is_the_environments_or_else_the_files(project: Path, scrip
     (project / ".env").write_text("SPIRAL_TIME_LIMIT=17\n")
     assert run(project, script, "kuhn").stdout == "17\n"
     assert run(project, script, "kuhn", SPIRAL_TIME_LIMIT="5").stdout == "5\n"
+    (project / "setup.txt").unlink()
+    for wrong in ("abc", "-5", "0x5", "5 6"):
+        done = run(project, script, "kuhn", SPIRAL_TIME_LIMIT=wrong)
+        assert (done.returncode, done.stdout) == (2, "")
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"{Path(script).name}: SPIRAL_TIME_LIMIT={wrong}: must be seconds")
+    assert not (project / "setup.txt").exists()
 
 
 def test_what_a_script_needs_is_said(project: Path) -> None:
@@ -154,6 +161,11 @@ def test_what_a_script_needs_is_said(project: Path) -> None:
     assert done.returncode == 2 and "elsewhere has no checkpoint; begin with" in done.stderr
     begun(project, "elsewhere")
     assert run(project, "paper/resume_pool.sh", "run_dir=elsewhere").returncode == 0
+    for given, said in ((["slurm"], "SLURM_JOB_NODELIST is not set"), (["evaluate", "/nowhere/run"], "no such folder")):
+        done = run(project, f"paper/{given[0]}.sh", *given[1:], HOME=str(project / "home"))
+        (line,) = done.stderr.splitlines()
+        assert (done.returncode, done.stdout) == (2, "") and said in line
+    assert not (project / "home").exists()
     assert run(project, "train.sh").returncode == run(project, "train.sh", "--dry-run").returncode == 2
     for script in ("train.sh", *(f"paper/{name}.sh" for name in PAPER)):
         assert "usage:" in run(project, script, "--help").stdout, script
