@@ -109,13 +109,21 @@ def test_sums_are_made_and_trained_without_a_gpu(project: Path) -> None:
     done = run(project, "train_spin_cpu.sh", "seed=3")
     assert done.returncode == 0, done.stderr
     assert (project / "setup.txt").read_text() == "\n", "no environment for GPUs"
-    made, trained = map(json.loads, done.stdout.splitlines())
-    assert made == ["-m", "experiments.arithmetic", "outputs/arithmetic"]
+    asked, made, trained = map(json.loads, done.stdout.splitlines())
+    assert asked == [*made, "--questions"] == ["-m", "experiments.arithmetic", "outputs/arithmetic", "--questions"]
     assert trained[:3] == ["-m", "recipe.spiral.main_spiral", "+experiment=spin_arithmetic"] and trained[-1] == "seed=3"
     with initialize_config_dir(str(CONFIG), version_base=None):
         config = compose("spiral_trainer", overrides=["hardware=cpu", *trained[2:]])
     Names("spiral_trainer").refuse_unknown(config)
     assert config.data.train_files == f"{made[-1]}/train.jsonl"
+    python = project / ".venv" / "bin" / "python"
+    python.write_text(f"{python.read_text()}sys.exit(2 * ('dry_run=true' in sys.argv))\n")
+    done = run(project, "train_spin_cpu.sh", "nope")
+    assert done.returncode == 2 and "model" not in done.stdout, "a refusal comes before the model is made"
+    model = project / "outputs" / "arithmetic" / "model" / "config.json"
+    model.parent.mkdir(parents=True)
+    model.touch()
+    assert json.loads(run(project, "train_spin_cpu.sh").stdout) == trained[:-1]
 
 
 @pytest.mark.parametrize("made", ["cpu", "gpu"])
