@@ -19,7 +19,7 @@ from recipe.spiral.lab.models.tokenizer import prompt_texts
 from recipe.spiral.lab.models.tokenizer import train as train_tokenizer
 from recipe.spiral.players.prompts import boxed, general_template
 from recipe.spiral.players.seeds import derive_seed
-from recipe.spiral.processes.arguments import Arguments, new_folder
+from recipe.spiral.processes.arguments import Arguments, new_folder, run_program
 
 TEMPLATE = "chat"
 #: Both numbers are below this.
@@ -45,14 +45,14 @@ def sums(seed: int) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     return rows[HELD_OUT:], rows[:HELD_OUT]
 
 
-def make(folder: Path, seed: int = 0) -> None:
-    """Write the questions and the model; what is there already stays."""
+def make(folder: Path, seed: int = 0, with_model: bool = True) -> None:
+    """Write the questions and the model; a model that is there already stays."""
     folder.mkdir(parents=True, exist_ok=True)
     train, held_out = sums(seed)
     for name, rows in (("train", train), ("test", held_out)):
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
-    if not (folder / "model" / "config.json").is_file():
+    if with_model and not (folder / "model" / "config.json").is_file():
         model, tokenizer = warm_start([*train, *held_out], seed)
         tokenizer.save_pretrained(folder / "model")
         model.save_pretrained(folder / "model")
@@ -117,8 +117,10 @@ def _padded(prompts: Sequence[list[int]], answers: Sequence[list[int]], pad: int
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Arguments(prog="python -m experiments.arithmetic", description=__doc__)
     parser.add_argument("folder", type=new_folder)
-    make(parser.parse_args(arguments).folder)
+    parser.add_argument("--questions", action="store_true", help="write no model")
+    options = parser.parse_args(arguments)
+    make(options.folder, with_model=not options.questions)
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

@@ -19,9 +19,10 @@ HELP
 fi
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+default=7200
+# A training that is followed takes as long as it takes.
+[[ " $* " == *" follow="* ]] && default=0
+source run_scripts/limit.sh "$default"
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"
-limit=${SPIRAL_TIME_LIMIT:-$(sed -n 's/^SPIRAL_TIME_LIMIT=//p' .env 2>/dev/null || true)}
-# A training that is followed takes as long as it takes.
-[[ " $* " == *" follow="* ]] && limit=${limit:-0}
-exec timeout --foreground --verbose --kill-after=60 "${limit:-7200}" python -m recipe.spiral.main_eval "$@"
+exec timeout --foreground --verbose --kill-after=60 "$limit" python -m recipe.spiral.main_eval "$@"

@@ -16,13 +16,11 @@ HELP
 fi
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source run_scripts/limit.sh 3600
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"
 
-# The shell's value wins over .env's, as everywhere.
-limit=${SPIRAL_TIME_LIMIT:-$(sed -n 's/^SPIRAL_TIME_LIMIT=//p' .env 2>/dev/null || true)}
-
 # A worker's error can leave a trainer waiting for ever, so every run has an end. --foreground: Ctrl-C reaches the run itself,
 # also from a script or a pipe. After the limit it gets SIGTERM, which shuts Ray down, and a minute later SIGKILL.
-exec timeout --foreground --verbose --kill-after=60 "${limit:-3600}" \
+exec timeout --foreground --verbose --kill-after=60 "$limit" \
     python -m recipe.spiral.main_spiral +experiment=quickstart "$@"

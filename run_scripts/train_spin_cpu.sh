@@ -6,6 +6,12 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"
-python -m experiments.arithmetic outputs/arithmetic
-exec python -m recipe.spiral.main_spiral +experiment=spin_arithmetic actor_rollout_ref.model.path=outputs/arithmetic/model \
-    data.train_files=outputs/arithmetic/train.jsonl data.val_files=outputs/arithmetic/test.jsonl "$@"
+training=(+experiment=spin_arithmetic actor_rollout_ref.model.path=outputs/arithmetic/model
+    data.train_files=outputs/arithmetic/train.jsonl data.val_files=outputs/arithmetic/test.jsonl "$@")
+if [[ ! -e outputs/arithmetic/model/config.json ]]; then
+    # What is wrong with the arguments is said before the model is made: as if it were the hub's, which is not asked.
+    python -m experiments.arithmetic outputs/arithmetic --questions
+    python -m recipe.spiral.main_spiral "${training[@]}" actor_rollout_ref.model.path=arithmetic/model dry_run=true >/dev/null
+    python -m experiments.arithmetic outputs/arithmetic
+fi
+exec python -m recipe.spiral.main_spiral "${training[@]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 
 from recipe.spiral.lab.evaluation import command as main_eval
 from recipe.spiral.lab.evaluation.evaluation import Evaluation
+from recipe.spiral.lab.evaluation.policies.evaluation_engine import UnfitArguments
+from recipe.spiral.lab.evaluation.settings import NothingPlayed
 from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
 from recipe.spiral.processes import launch
 from recipe.spiral.processes.engine_failure import EngineFailure
@@ -45,7 +48,10 @@ def run(tmp_path: Path, *overrides: str) -> int:
 
 
 def test_it_plays_and_says_where_the_results_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logging.getLogger().addHandler(shown := logging.StreamHandler())  # as Hydra's
     assert run(tmp_path) == 0
+    logging.getLogger().removeHandler(shown)
+    assert shown.level == logging.WARNING
     said = capsys.readouterr().out
     assert "random  perfect" in said and f"results: {tmp_path}/evaluation/results.json" in said
 
@@ -110,8 +116,14 @@ def test_a_damaged_database_is_status_2_in_one_line(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("error", "status", "told"),
     [
-        (EngineFailure("vLLM's processes ended"), 1, "what was played is kept, the same command goes on"),
+        (
+            EngineFailure("vLLM's processes ended"),
+            1,
+            "what was played is kept, and once that is mended another start goes on",
+        ),
         (OSError(28, "No space left on device", "/f"), 1, "No space left on device: '/f'; what was played is kept"),
+        (UnfitArguments("vLLM has no nope"), 2, "spiral: vLLM has no nope"),
+        (NothingPlayed("no game was played"), 1, "spiral: no game was played"),
         (BudgetSpent("no more"), 1, "no more; what was played is kept"),
         (KeyboardInterrupt("Ctrl-C"), 130, "interrupted by Ctrl-C; the same command goes on"),
         (KeyboardInterrupt("SIGTERM"), 130, "interrupted by SIGTERM"),

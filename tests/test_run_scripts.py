@@ -109,13 +109,21 @@ def test_sums_are_made_and_trained_without_a_gpu(project: Path) -> None:
     done = run(project, "train_spin_cpu.sh", "seed=3")
     assert done.returncode == 0, done.stderr
     assert (project / "setup.txt").read_text() == "\n", "no environment for GPUs"
-    made, trained = map(json.loads, done.stdout.splitlines())
-    assert made == ["-m", "experiments.arithmetic", "outputs/arithmetic"]
+    asked, made, trained = map(json.loads, done.stdout.splitlines())
+    assert asked == [*made, "--questions"] == ["-m", "experiments.arithmetic", "outputs/arithmetic", "--questions"]
     assert trained[:3] == ["-m", "recipe.spiral.main_spiral", "+experiment=spin_arithmetic"] and trained[-1] == "seed=3"
     with initialize_config_dir(str(CONFIG), version_base=None):
         config = compose("spiral_trainer", overrides=["hardware=cpu", *trained[2:]])
     Names("spiral_trainer").refuse_unknown(config)
     assert config.data.train_files == f"{made[-1]}/train.jsonl"
+    python = project / ".venv" / "bin" / "python"
+    python.write_text(f"{python.read_text()}sys.exit(2 * ('dry_run=true' in sys.argv))\n")
+    done = run(project, "train_spin_cpu.sh", "nope")
+    assert done.returncode == 2 and "model" not in done.stdout, "a refusal comes before the model is made"
+    model = project / "outputs" / "arithmetic" / "model" / "config.json"
+    model.parent.mkdir(parents=True)
+    model.touch()
+    assert json.loads(run(project, "train_spin_cpu.sh").stdout) == trained[:-1]
 
 
 @pytest.mark.parametrize("made", ["cpu", "gpu"])
@@ -144,6 +152,13 @@ def test_a_time_limit_is_the_environments_or_else_the_files(project: Path, scrip
     (project / ".env").write_text("SPIRAL_TIME_LIMIT=17\n")
     assert run(project, script, "kuhn").stdout == "17\n"
     assert run(project, script, "kuhn", SPIRAL_TIME_LIMIT="5").stdout == "5\n"
+    (project / "setup.txt").unlink()
+    for wrong in ("abc", "-5", "0x5", "5 6"):
+        done = run(project, script, "kuhn", SPIRAL_TIME_LIMIT=wrong)
+        assert (done.returncode, done.stdout) == (2, "")
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"{Path(script).name}: SPIRAL_TIME_LIMIT={wrong}: must be seconds")
+    assert not (project / "setup.txt").exists()
 
 
 def test_what_a_script_needs_is_said(project: Path) -> None:
@@ -154,6 +169,11 @@ def test_what_a_script_needs_is_said(project: Path) -> None:
     assert done.returncode == 2 and "elsewhere has no checkpoint; begin with" in done.stderr
     begun(project, "elsewhere")
     assert run(project, "paper/resume_pool.sh", "run_dir=elsewhere").returncode == 0
+    for given, said in ((["slurm"], "SLURM_JOB_NODELIST is not set"), (["evaluate", "/nowhere/run"], "no such folder")):
+        done = run(project, f"paper/{given[0]}.sh", *given[1:], HOME=str(project / "home"))
+        (line,) = done.stderr.splitlines()
+        assert (done.returncode, done.stdout) == (2, "") and said in line
+    assert not (project / "home").exists()
     assert run(project, "train.sh").returncode == run(project, "train.sh", "--dry-run").returncode == 2
     for script in ("train.sh", *(f"paper/{name}.sh" for name in PAPER)):
         assert "usage:" in run(project, script, "--help").stdout, script

@@ -20,8 +20,8 @@ esac
 name=$1 && shift
 [[ " $names " == *" $name "* ]] || { usage >&2 && exit 2; }
 
+source run_scripts/limit.sh 86400
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"
-limit=${SPIRAL_TIME_LIMIT:-$(sed -n 's/^SPIRAL_TIME_LIMIT=//p' .env 2>/dev/null || true)}
-exec timeout --foreground --verbose --kill-after=60 "${limit:-86400}" \
+exec timeout --foreground --verbose --kill-after=60 "$limit" \
     python -m experiments.learning --config-name "$name" "$@"

@@ -5,10 +5,10 @@
 set -euo pipefail
 [[ ${1:-} == -h || ${1:-} == --help ]] && exec sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+source run_scripts/limit.sh 7200
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"
 # One thread: the model is so small that several threads only wait for each other.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
-limit=${SPIRAL_TIME_LIMIT:-$(sed -n 's/^SPIRAL_TIME_LIMIT=//p' .env 2>/dev/null || true)}
-exec timeout --foreground --verbose --kill-after=60 "${limit:-7200}" \
+exec timeout --foreground --verbose --kill-after=60 "$limit" \
     python -m experiments.variance "$@"

@@ -21,6 +21,10 @@ esac
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 run_dir=${1:-outputs/spiral/paper}
 run_dir=${run_dir%/}
+if (($#)) && [[ ! -d $run_dir ]]; then
+    echo "evaluate.sh: $run_dir: there is no such folder; before the training, make it (mkdir -p) or leave it out" >&2
+    exit 2
+fi
 (($# == 0)) || shift
 base=${BASE:-Qwen/Qwen3-4B-Base}
 policies="{path: $base, name: base, template: qwen3}, {path: $base, name: base few-shot, template: chat_examples}"

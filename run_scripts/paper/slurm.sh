@@ -15,6 +15,10 @@ cd "${SLURM_SUBMIT_DIR:-$(dirname "${BASH_SOURCE[0]}")/../..}"
 nodes=${SLURM_JOB_NUM_NODES:-2}
 run=(run_scripts/train.sh paper trainer.nnodes="$nodes" trainer.experiment_name=paper_slurm "$@")
 [[ " $* " =~ " "(-h|--help|--dry-run)" " ]] && exec "${run[@]}"
+if [[ -z ${SLURM_JOB_NODELIST:-} ]]; then
+    echo "slurm.sh: SLURM_JOB_NODELIST is not set: this is no job of SLURM; start it by sbatch (docs/cluster.md)" >&2
+    exit 2
+fi
 
 source .venv/bin/activate
 export PYTHONPATH=$PWD RAY_AUTH_MODE=token

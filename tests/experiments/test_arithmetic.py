@@ -22,4 +22,6 @@ def test_the_sums_and_those_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyP
         first, second = asked.text.removeprefix("What is ").removesuffix("?").split(" + ")
         assert (int(asked.answer), asked.data_set) == (int(first) + int(second), "sums")
     assert json.loads((tmp_path / "model" / "config.json").read_text()) == {}
+    arithmetic.main([str(tmp_path / "asked"), "--questions"])
+    assert {file.name for file in (tmp_path / "asked").iterdir()} == {"train.jsonl", "test.jsonl"}
     assert arithmetic.sums(0) == arithmetic.sums(0) != arithmetic.sums(1)

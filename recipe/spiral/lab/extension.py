@@ -136,7 +136,7 @@ def _ask_endpoints(config: Any) -> None:
         from .opponents.api.endpoint_settings import ApiSettings
         from .opponents.api.first_question import ask_once
 
-        ask_once({name: ApiSettings.from_mapping(settings) for name, settings in entries.items()})
+        ask_once({f"opponents: {name}": ApiSettings.from_mapping(settings) for name, settings in entries.items()})
 
 
 def _dry_run(jobs: Sequence[tuple[Any, Any]]) -> int:

@@ -21,7 +21,7 @@ from recipe.spiral.lab.evaluation.exploitability import nash_conv
 from recipe.spiral.lab.evaluation.matches import loop
 from recipe.spiral.lab.evaluation.matches.matchups import GameId
 from recipe.spiral.lab.evaluation.matches.store import FILE, OtherEvaluation, read_games
-from recipe.spiral.lab.evaluation.settings import Refused
+from recipe.spiral.lab.evaluation.settings import NothingPlayed, Refused
 from recipe.spiral.lab.opponents.api.endpoint_client import Unpaid
 from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
 from recipe.spiral.players.intervals import wilson
@@ -216,11 +216,15 @@ def test_void_games_are_counted_and_played_again(
 
 def test_games_that_are_void_again_and_again_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, Failing(PlayerFailure("no answer"), always=True))
-    text = evaluation(tmp_path, Fakes(), *BAD, "void_retries=2").run()
+    told = (
+        r"^no game was played: bad against random: 6 games were void 3 times and are missing, the first: PlayerFailure"
+    )
+    with pytest.raises(NothingPlayed, match=f"{told}: no answer;"):
+        evaluation(tmp_path, Fakes(), *BAD, "void_retries=2").run()
     row = both(results(tmp_path), "bad", "random", "TicTacToe")
     assert (row["games"], row["void"]) == (0, 18)
-    assert "bad against random: 6 games were void 3 times and are missing, the first: PlayerFailure: no answer;" in text
-    evaluation(tmp_path, Fakes(), *BAD, "void_retries=2").run()
+    with pytest.raises(NothingPlayed, match=told):
+        evaluation(tmp_path, Fakes(), *BAD, "void_retries=2").run()
     assert both(results(tmp_path), "bad", "random", "TicTacToe")["void"] == 18, "tries of all starts count"
 
 
@@ -234,8 +238,13 @@ def test_a_spent_budget_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 def test_a_prompt_that_is_too_long_is_told(tmp_path: Path) -> None:
     overrides = [f"policies=[{model(tmp_path / 'mine')}]", "data.max_prompt_length=10"]
-    with pytest.raises(ValueError, match=r"data\.max_prompt_length=10"):
-        evaluation(tmp_path, Fakes(), *overrides).run()
+    with pytest.raises(
+        ValueError, match=r"^data\.max_prompt_length=10: mine has prompts of \d+ tokens and more in Tic"
+    ):
+        evaluation(tmp_path, Fakes(), *overrides)
+    sampled = ["games=[]", "exploitability.games=[KuhnPoker]", "exploitability.by=samples"]
+    with pytest.raises(ValueError, match="tokens and more in KuhnPoker"):
+        evaluation(tmp_path, Fakes(), *overrides, *sampled)
 
 
 def test_games_that_a_prompt_ended_are_counted(tmp_path: Path) -> None:
@@ -288,7 +297,7 @@ def test_any_player_is_read_by_samples(tmp_path: Path) -> None:
 
 def test_who_is_not_measured_is_named(tmp_path: Path) -> None:
     (tmp_path / "aime24.jsonl").write_text('{"id": 1, "problem": "Say [3].", "answer": "[3]"}\n')
-    overrides = ["policies=[random]", "opponents=[]", "match_ups=[]"]
+    overrides = ["policies=[random]", "opponents=[perfect]"]
     overrides += ["exploitability.games=[KuhnPoker]", "benchmarks.names=[aime24]"]
     evaluation(tmp_path, Fakes(), *overrides, f"benchmarks.path={tmp_path}").run()
     assert results(tmp_path)["notes"] == [
@@ -356,6 +365,8 @@ def test_steps_of_two_runs_are_not_each_others_past(tmp_path: Path) -> None:
         ("randomness=mine", "randomness='mine': must be 'shared' or 'own'"),
         ("anchor=nobody", "anchor=nobody"),
         ("seed=x", "seed"),
+        ("seed=-1", "seed=-1: must be greater than or equal to 0"),
+        ("sampling.top_k=0", r"sampling\.top_k: 0: must be -1 or at least 1"),
         ("prompt.template=x", "prompt.template"),
         ("prompt.style=x", "prompt.style"),
         ("rules.illegal_rewards=[1,1]", "rules.illegal_rewards"),
@@ -418,11 +429,23 @@ def test_an_endpoint_where_nobody_is_is_refused_before_its_games(tmp_path: Path)
     with pytest.raises(Refused, match=r"^opponents: some: "):
         made.run()
     assert list(read_games(tmp_path / "evaluation")) == []
+    with pytest.raises(Refused, match=r"^policies: some: "):
+        evaluation(tmp_path, Fakes(), f"policies=[{endpoint}]", "opponents=[random]").run()
+    corrected = ["policies=[random]", "opponents=[{kind: random, name: some}]"]
+    evaluation(tmp_path, Fakes(), *corrected, "seed=1").run()
+    with pytest.raises(OtherEvaluation, match="seed: 1 there, 2 now"):  # who has played keeps the folder
+        evaluation(tmp_path, Fakes(), *corrected, "seed=2").run()
 
 
 def test_nothing_to_play_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing can be played: random against perfect in ConnectFour"):
         evaluation(tmp_path, Fakes(), "policies=[random]", "opponents=[perfect]", "games=[ConnectFour]")
+    nobody = ["policies=[perfect]", "opponents=[random]", "games=[]", "optimality.games=[Nim]"]
+    with pytest.raises(
+        ValueError, match=r"nothing is to be evaluated; .*; not measured: optimality of perfect: it has"
+    ):
+        evaluation(tmp_path, Fakes(), *nobody)
+    evaluation(tmp_path, Fakes(), *nobody, "optimality.by=samples")
 
 
 def test_scores_are_those_of_the_whole_distribution(tmp_path: Path) -> None:
@@ -448,26 +471,26 @@ def test_the_config_as_it_is_can_be_run(tmp_path: Path) -> None:
 def test_lengths_are_the_policies_longest_unless_told(tmp_path: Path) -> None:
     for name, response in (("a", 20), ("b", 30)):
         model(tmp_path / name / "pool" / "step_000001")
-        config = f"data: {{max_prompt_length: {response + 100}, max_response_length: {response}}}\n"
+        config = f"data: {{max_prompt_length: {response + 300}, max_response_length: {response}}}\n"
         (tmp_path / name / "config.yaml").write_text(config)
     policies = f"policies=[{tmp_path}/a,{tmp_path}/b]"
     made = evaluation(tmp_path, Fakes(), policies).settings
-    assert (made.max_prompt_length, made.max_response_length, made.max_model_len) == (130, 30, 160)
+    assert (made.max_prompt_length, made.max_response_length, made.max_model_len) == (330, 30, 360)
     told = evaluation(tmp_path, Fakes(), policies, "data.max_response_length=7").settings
-    assert (told.max_prompt_length, told.max_response_length) == (130, 7)
+    assert (told.max_prompt_length, told.max_response_length) == (330, 7)
 
 
 def test_a_model_must_have_positions_for_the_lengths(tmp_path: Path) -> None:
     mine = model(tmp_path / "mine")
-    overrides = [f"policies=[{mine}]", "data.max_prompt_length=90", "data.max_response_length=11"]
+    overrides = [f"policies=[{mine}]", "data.max_prompt_length=290", "data.max_response_length=11"]
     for config, fits in (
-        ({"max_position_embeddings": 100}, False),
-        ({"max_position_embeddings": 101}, True),
-        ({"max_position_embeddings": 100, "rope_scaling": {"factor": 2.0}}, True),
+        ({"max_position_embeddings": 300}, False),
+        ({"max_position_embeddings": 301}, True),
+        ({"max_position_embeddings": 300, "rope_scaling": {"factor": 2.0}}, True),
     ):
         (mine / "config.json").write_text(json.dumps(config))
         if fits:
             evaluation(tmp_path, Fakes(), *overrides)
         else:
-            with pytest.raises(ValueError, match="has 100 positions, and 101 are needed"):
+            with pytest.raises(ValueError, match="has 300 positions, and 301 are needed"):
                 evaluation(tmp_path, Fakes(), *overrides)

@@ -22,7 +22,7 @@ def settings(url: str, **more: object) -> ApiSettings:
 
 def test_it_asks_what_a_game_would(serve: Serve) -> None:
     endpoint, said = serve(good()), list[str]()
-    ask_once({"gpt": settings(endpoint.url, max_tokens=77, extra_body={"top_p": 0.9})}, said.append)
+    ask_once({"opponents: gpt": settings(endpoint.url, max_tokens=77, extra_body={"top_p": 0.9})}, said.append)
     (body,) = endpoint.requests
     assert (body["model"], body["max_tokens"], body["top_p"], said) == ("some/model", 77, 0.9, [])
     assert "\\boxed{}" in body["messages"][0]["content"]
@@ -31,14 +31,14 @@ def test_it_asks_what_a_game_would(serve: Serve) -> None:
 
 def test_reasoning_that_the_limit_cut_off_is_an_answer(serve: Serve) -> None:
     said = list[str]()
-    ask_once({"gpt": settings(serve(good(completion(None, "length"))).url)}, said.append)
+    ask_once({"opponents: gpt": settings(serve(good(completion(None, "length"))).url)}, said.append)
     assert said == []
 
 
 def refusal(behaviour: Behaviour, serve: Serve) -> str:
     endpoint = serve(behaviour)
     with pytest.raises(ValueError) as refused:
-        ask_once({"fine": settings(serve(good()).url), "gpt": settings(endpoint.url)}, pytest.fail)
+        ask_once({"fine": settings(serve(good()).url), "opponents: gpt": settings(endpoint.url)}, pytest.fail)
     assert len(endpoint.requests) == 1
     return str(refused.value)
 
@@ -66,7 +66,7 @@ def test_what_no_game_could_mend_refuses_the_run(behaviour: Behaviour, why: str,
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "http://no-such-host.invalid/v1"])
 def test_an_address_where_nobody_is_refuses_the_run(url: str) -> None:
     with pytest.raises(ValueError, match=rf"^opponents: gpt: some/model: {url}: ConnectError.*; check base_url"):
-        ask_once({"gpt": settings(url)})
+        ask_once({"opponents: gpt": settings(url)})
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,6 @@ def test_an_address_where_nobody_is_refuses_the_run(url: str) -> None:
 )
 def test_who_is_busy_or_slow_is_there(behaviour: Behaviour, why: str, serve: Serve) -> None:
     said, begun = list[str](), time.monotonic()
-    ask_once({"gpt": settings(serve(behaviour).url, timeout=0.5)}, said.append)
+    ask_once({"opponents: gpt": settings(serve(behaviour).url, timeout=0.5)}, said.append)
     assert said == [f"opponents: gpt: {why}; the run goes on, and asks it again in its games"]
     assert time.monotonic() - begun < 3

@@ -413,6 +413,8 @@ def test_an_example_is_a_sweep(tmp_path: Path) -> None:
         ),
         (["seed=0,1", "no.such.key=1"], "spiral: no.such.key=1: there is no such setting; "),
         (["games=[KuhnPoker],[Nimm]"], "spiral: unknown game 'Nimm'. Did you mean 'Nim'?"),
+        (["+sweep=seeds,games"], "spiral: +sweep=seeds,games: sweeps cannot be swept; give one\n"),
+        (["+sweep=seeds", "seed=7", "games=[Nim]"], "note: -m: nothing is swept, so this is one job\n"),
         (["seed=0,1", "games=[Nim]"], "actor_rollout_ref.model.path=FOLDER (job seed=0)\n"),
     ],
 )

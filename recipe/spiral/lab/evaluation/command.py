@@ -18,7 +18,7 @@ from tqdm import tqdm
 from ...checks import ConfigError, compose
 from ...processes.composing import RECIPE
 from ...processes.interrupts import held_back, interrupt_on_signals, interrupted_by
-from ...processes.terminal import fail, run_command, show_traceback, visible
+from ...processes.terminal import fail, quiet_logging, run_command, show_traceback, visible
 
 if TYPE_CHECKING:
     from .settings import Settings
@@ -48,12 +48,15 @@ def run(config: DictConfig) -> int:
     from ..database import DamagedDatabase
     from .matches.store import OtherEvaluation
     from .outputs.following import follow
-    from .settings import Refused, Settings
+    from .policies.evaluation_engine import UnfitArguments
+    from .settings import NothingPlayed, Refused, Settings
 
     try:
         environment = dict(OmegaConf.to_container(config.environment, resolve=True))
         if config.verbose:
             environment.pop("VLLM_LOGGING_LEVEL", None)
+        else:
+            quiet_logging()
         set_environment(environment)
         put_on_path(RECIPE.parents[1])
         settings = Settings.from_config(config)
@@ -65,7 +68,14 @@ def run(config: DictConfig) -> int:
             else:
                 text, results = _evaluated(settings), "results.json, .csv, .txt"
         print(f"\n{text}\n\nresults: {settings.eval_dir}/{results}", flush=True)
-    except (InUse, OtherEvaluation, DamagedDatabase, OmegaConfBaseException, PlayerMisconfigured) as error:
+    except (
+        InUse,
+        OtherEvaluation,
+        DamagedDatabase,
+        OmegaConfBaseException,
+        PlayerMisconfigured,
+        UnfitArguments,
+    ) as error:
         return fail(error, status=2)
     except Refused as error:
         return fail(error.__cause__ or error, status=2)
@@ -74,7 +84,9 @@ def run(config: DictConfig) -> int:
     except PromptTooLong as error:
         return fail(f"{error}; what was played is kept, and the same command with that goes on", status=1)
     except (PlayerFailure, DiskFull, EngineFailure, OSError) as error:
-        return fail(f"{error}; what was played is kept, the same command goes on", status=1)
+        return fail(f"{error}; what was played is kept, and once that is mended another start goes on", status=1)
+    except NothingPlayed as error:
+        return fail(error, status=1)
     except Exception as error:
         if isinstance(error, ValueError) and "settings" not in locals():
             return fail(error, status=2)

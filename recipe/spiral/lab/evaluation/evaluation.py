@@ -37,7 +37,7 @@ from .policies.evaluation_engine import Engines, Models, Start, VLLMEngine, at_o
 from .policies.policy_entries import check_names, parse
 from .policies.scored import Responses, Scorer, free_memory, load, of_model
 from .ratings.games_summary import summarise
-from .settings import ExactMetric, Refused, Settings
+from .settings import NOTHING, ExactMetric, NothingPlayed, Refused, Settings
 
 Show = Callable[[str], None]
 #: A piece of work, done when its models are loaded; the bar counts games.
@@ -70,6 +70,10 @@ class Evaluation:
         self.questions: list[Question] = asking.load_questions(settings.benchmarks) if self.weighted else []
         unplayed = [f"not played: {reason}" for reason in self.schedule.left_out]
         self.left_out = [*unplayed, *(f"not measured: {reason}" for reason in self._unmeasured())]
+        if not (
+            len(self.schedule.plan) or self.questions or any(map(any, map(self._tables_by, ("scores", "samples"))))
+        ):
+            raise ValueError("; ".join([NOTHING, *self.left_out]))
         self._tables: dict[tuple[str, str], PolicyTable] = {}
         self._answers: dict[str, Answers] = {}
         self._given_up: list[PlannedGame] = []
@@ -77,6 +81,13 @@ class Evaluation:
         for policy in self.everybody:
             if policy.model is not None:
                 self._seating.check_templates(policy, self._templates(policy))
+                self._seating.check_lengths(policy, self._games(policy))
+
+    def _games(self, policy: Policy) -> set[str]:
+        """In which it is asked with the engine."""
+        plan = self.schedule.plan.match_ups
+        sampled = {game for asked, game, _ in self._tables_by("samples") if asked is policy}
+        return sampled | {each.game for each in plan if policy.name in (each.policy, each.opponent)}
 
     def _templates(self, policy: Policy) -> set[str]:
         settings, asked = self.settings, self.questions and policy in self.weighted
@@ -111,11 +122,12 @@ class Evaluation:
 
         Raises:
             Refused: an endpoint would not answer.
+            NothingPlayed: each game was void, and nothing else was to be done.
             InUse, OtherEvaluation, DamagedDatabase: see ``EvaluationStore``.
             EngineFailure: an engine does not start, or does not answer.
             Exception: whatever else a player raises. What was played by then is stored.
         """
-        settings = self.settings
+        settings, plan = self.settings, self.schedule.plan
         identities = {policy.name: policy.identity for policy in self.everybody}
         manifest = Manifest(settings.seed, settings.randomness, identities, settings.for_manifest())
         with EvaluationStore(settings.eval_dir, manifest) as self._store:
@@ -127,6 +139,8 @@ class Evaluation:
             self._tables_by_scores(self._seating)
             asyncio.run(self._with_engines(self._engines, work, self._seating))
             text = self._report()
+            if len(plan) and not (self._store.finished(plan) or self._tables or self._answers):
+                raise NothingPlayed(f"no game was played: {next(self._missing())}")
         log_results(settings.eval_dir, self.weighted, settings.logger, self.show)
         return text
 
@@ -134,7 +148,9 @@ class Evaluation:
         """Raises Refused: an endpoint would not answer the games that are missing."""
         playing = {name for planned in self._store.missing(self.schedule.plan) for name in planned.players}
         endpoints = {
-            policy.name: ApiSettings.from_mapping(policy.settings)
+            f"{'policies' if policy in self.policies else 'opponents'}: {policy.name}": ApiSettings.from_mapping(
+                policy.settings
+            )
             for policy in self.everybody
             if policy.kind == API and policy.name in playing
         }
@@ -162,19 +178,23 @@ class Evaluation:
             settings |= {"samples": metric.samples, "seed": self.settings.seed}
         return {"by": metric.by, "policy": dict(policy.identity), **settings}
 
-    def _missing_tables(self, by: str) -> list[tuple[Policy, str, ExactMetric]]:
-        """By scores of policies with weights, by samples of all that play the game. Those that are stored are read."""
-        missing: list[tuple[Policy, str, ExactMetric]] = []
+    def _tables_by(self, by: str) -> Iterator[tuple[Policy, str, ExactMetric]]:
+        """By scores of policies with weights, by samples of all that play the game."""
         for policy in self.policies if by == "samples" else self.weighted:
             for metric in (self.settings.exploitability, self.settings.optimality):
                 for game in metric.games if metric.by == by else ():
-                    if policy.unable(game) is not None:
-                        continue
-                    stored = TableStore(self._store).find(policy.name, game, self._how(policy, metric))
-                    if stored is None:
-                        missing.append((policy, game, metric))
-                    else:
-                        self._tables[policy.name, game] = stored
+                    if policy.unable(game) is None:
+                        yield policy, game, metric
+
+    def _missing_tables(self, by: str) -> list[tuple[Policy, str, ExactMetric]]:
+        """Those that are stored are read."""
+        missing: list[tuple[Policy, str, ExactMetric]] = []
+        for policy, game, metric in self._tables_by(by):
+            stored = TableStore(self._store).find(policy.name, game, self._how(policy, metric))
+            if stored is None:
+                missing.append((policy, game, metric))
+            else:
+                self._tables[policy.name, game] = stored
         return missing
 
     def _add_table(self, policy: Policy, game: str, metric: ExactMetric, table: PolicyTable) -> None:

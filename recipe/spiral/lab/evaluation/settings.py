@@ -28,10 +28,18 @@ from .policies.evaluation_engine import EngineSettings
 MOST_ANSWERS = 200_000
 #: Of a match-up in each role: all planned games are in memory.
 MOST_GAMES = 1_000_000
+NOTHING = (
+    "games, match_ups: nothing is to be evaluated; name both, games of exploitability or optimality, or "
+    "benchmarks.names"
+)
 
 
 class Refused(ValueError):
     """An evaluation cannot be done as its config says; the message says why."""
+
+
+class NothingPlayed(RuntimeError):
+    """An evaluation has come to nothing: each game was void, each time; the message says why."""
 
 
 def _only(known: Iterable[str]) -> AfterValidator:
@@ -40,6 +48,12 @@ def _only(known: Iterable[str]) -> AfterValidator:
             raise ValueError(f"{name}: must be one of {', '.join(known)}")
 
     return checked(check)
+
+
+def _not_zero(number: int) -> int:
+    if number == 0:
+        raise ValueError("0: must be -1 or at least 1")
+    return number
 
 
 Folder = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
@@ -59,7 +73,7 @@ class Data(Section):
 class Sampling(Section):
     temperature: Temperature = 1.0
     top_p: Annotated[Number, Field(gt=0, le=1)] = 1.0
-    top_k: Annotated[int, Field(strict=True, ge=-1)] = -1
+    top_k: Annotated[int, Field(strict=True, ge=-1), AfterValidator(_not_zero)] = -1
     min_p: Annotated[Number, Field(ge=0, le=1)] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,7 +118,7 @@ class Settings(Section):
 
     eval_dir: Folder
     cache_dir: Folder | None
-    seed: Annotated[int, Field(strict=True)]
+    seed: Annotated[int, Field(strict=True, ge=0)]
     randomness: Randomness
     policies: Any
     opponents: Any
@@ -145,10 +159,7 @@ class Settings(Section):
         if config_file(self.eval_dir).is_file() and not (self.eval_dir / FILE).exists():
             raise ValueError(f"eval_dir={self.eval_dir}: is a run's folder; give another, such as {self.eval_dir}-eval")
         if not (self._answers_games or self.benchmarks.names):
-            raise ValueError(
-                "games, match_ups: nothing is to be evaluated; name both, games of exploitability or optimality, or "
-                "benchmarks.names"
-            )
+            raise ValueError(NOTHING)
         cut = self.sampling.top_p != 1 or self.sampling.top_k > 0 or self.sampling.min_p
         for name, metric in (("exploitability", self.exploitability), ("optimality", self.optimality)):
             for game in metric.games if metric.by == "samples" else ():

@@ -21,6 +21,7 @@ from ...checks.resumption import finished
 from ...processes.cluster import cluster_address
 from ...processes.masking import without_secrets
 from ...processes.starting import choose_checkpoint
+from ...processes.terminal import note
 from ...storage.disk import unwritable, write_whole
 
 #: In a job's folder: the file with what it printed, and the file with its state.
@@ -72,6 +73,11 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
     Raises:
         ConfigError: the jobs cannot be told apart, or have no folder in common.
     """
+    overrides = [_by_key(hydra) for _, hydra in composed]
+    params = composed[0][1].sweeper.get("params") or {}  # what a sweep's file names, also where it is one value only
+    if params.keys() - {key.lstrip("+") for key in overrides[0]}:  # Hydra has read the file only for the jobs
+        named = ",".join(dict.fromkeys(mine.get("+sweep", "") for mine in overrides))
+        raise ConfigError(f"+sweep={named}: sweeps cannot be swept; give one")
     folders = {Path(str(hydra.sweep.dir)).resolve() for _, hydra in composed}
     if len(folders) > 1:
         raise ConfigError(
@@ -88,8 +94,8 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
             f"jobs_at_once={', '.join(map(str, at_once))}: with RAY_ADDRESS all jobs would be in one cluster, whose "
             "helper processes have one name; take jobs_at_once=1"
         )
-    overrides = [_by_key(hydra) for _, hydra in composed]
-    params = composed[0][1].sweeper.get("params") or {}  # what a sweep's file names, also where it is one value only
+    if len(composed) == 1:
+        note("-m: nothing is swept, so this is one job")
     swept = [key for key in overrides[0] if key in params or len({o.get(key) for o in overrides}) > 1]
     folder = folders.pop()
     require(not (why := unwritable(folder)), f"hydra.sweep.dir={folder}: {why}; give another folder")

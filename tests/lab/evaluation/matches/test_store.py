@@ -111,7 +111,9 @@ def test_games_of_another_evaluation_are_refused(tmp_path: Path) -> None:
 
 def test_other_settings_are_refused_with_what_differs(tmp_path: Path) -> None:
     first = manifest("a", "random", rules={"illegal_rewards": (-1.5, 0.5), "turn_cap": None}, sampling={"top_p": 1.0})
-    EvaluationStore(tmp_path, first).close()
+    EvaluationStore(tmp_path, manifest("a", seed=4)).close()  # which has nothing, and does not count
+    with EvaluationStore(tmp_path, first) as store:
+        store.append(game_of(next(iter(plan(1, ("a", "random", "Nim"))))))
     EvaluationStore(tmp_path, first).close()
     other = Manifest(
         1,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from itertools import combinations
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -15,6 +17,7 @@ from recipe.spiral.lab.evaluation.policies.evaluation_engine import (
     Engines,
     EngineSettings,
     Models,
+    UnfitArguments,
     VLLMEngine,
     arguments,
     at_once,
@@ -107,7 +110,7 @@ def test_vllm_is_told_what_an_engine_is_for(tmp_path: Path) -> None:
     ("section", "told"),
     [
         ({"tensor_parallel_size": 0}, "engine.tensor_parallel_size=0: must be greater than or equal to 1"),
-        ({"gpu_memory_utilization": 1.5}, "must be less than or equal to 1"),
+        ({"gpu_memory_utilization": 1}, "engine.gpu_memory_utilization=1: must be less than 1"),
         ({"seconds": 0}, "must be greater than 0"),
         ({"max_model_len": 3}, "engine.max_model_len=3: there is no such setting; known: dtype, .*vllm"),
     ],
@@ -115,6 +118,25 @@ def test_vllm_is_told_what_an_engine_is_for(tmp_path: Path) -> None:
 def test_bad_settings_are_refused(section: dict[str, object], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         parse(EngineSettings, section, "engine")
+
+
+@pytest.mark.parametrize(("raised", "kind"), [(TypeError, UnfitArguments), (RuntimeError, EngineFailure)])
+def test_arguments_that_vllm_does_not_take_are_no_failure_that_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: type[Exception], kind: type[EngineFailure]
+) -> None:
+    def refuse(**_: object) -> None:
+        raise raised("EngineArgs got an unexpected keyword argument 'nope'")
+
+    monkeypatch.setitem(sys.modules, "vllm", cast(ModuleType, SimpleNamespace(AsyncEngineArgs=refuse)))
+    name = "vllm.v1.engine.async_llm"
+    for module in (name, "vllm.v1.engine", "vllm.v1"):
+        monkeypatch.setitem(
+            sys.modules, module, cast(ModuleType, SimpleNamespace(AsyncLLM=SimpleNamespace(from_engine_args=None)))
+        )
+    settings = EngineSettings(vllm={"nope": 1})
+    with pytest.raises(EngineFailure, match=r"'nope'; take it out of engine\.vllm;") as refusal:
+        VLLMEngine(PATHS[0], (), 8, settings, tmp_path)
+    assert type(refusal.value) is kind
 
 
 def test_an_engine_that_dies_at_work_tells_its_last_words(tmp_path: Path) -> None:

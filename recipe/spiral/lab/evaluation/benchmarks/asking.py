@@ -56,15 +56,15 @@ class Answers:
             "template": template_of(policy, settings.benchmarks).name,
         }
         ours = json.loads(json.dumps(ours))
+        samples = [Sample(**row) for _, row in self._table.items(policy.name)]
         stored = database.table("settings").get("answers", policy.name)
-        if stored is None:
-            database.table("settings").add("answers", policy.name, value=ours)
+        if not samples:
+            database.table("settings").put("answers", policy.name, value=ours)
         elif changes := "; ".join(differences(stored, ours)):
             raise OtherEvaluation(
                 f"{database.file}: {policy.name} has answered benchmarks with other settings ({changes}): use the same "
                 "settings, or another folder"
             )
-        samples = [Sample(**row) for _, row in self._table.items(policy.name)]
         self._samples = {sample.key: sample for sample in samples}
 
     def add(self, sample: Sample) -> None:

@@ -78,6 +78,17 @@ class Seating:
                     f"prompt.template={template} ({policy.name}): does not go with {policy.tokenizer}: {error}"
                 ) from error
 
+    def check_lengths(self, policy: Policy, games: Iterable[str]) -> None:
+        """See that a policy can be asked in these games; ValueError: the first prompt of one is too long already."""
+        for game in sorted(games):
+            state, limit = make(game, 0), self._settings.max_prompt_length
+            tokens = len(self.encode(policy, game)(state.observation(state.current_player), ()))
+            if tokens > limit:
+                raise ValueError(
+                    f"data.max_prompt_length={limit}: {policy.name} has prompts of {tokens} tokens and more in {game}, "
+                    "and prompts are never cut; raise it, take a shorter prompt.template, or leave the game out"
+                )
+
     def encode(self, policy: Policy, game: str) -> Encode:
         """Turns a game's observations into the policy's prompts."""
         kwargs = self._settings.data.apply_chat_template_kwargs

@@ -118,7 +118,8 @@ class EvaluationStore(Database):
 
     def _agree(self, folder: Path, manifest: Manifest) -> Manifest:
         settings = self.table("settings")
-        stored = settings.get("evaluation")
+        # one that was refused before it had anything does not keep the folder
+        stored = settings.get("evaluation") if any(self.table(name).last() for name in TABLES[1:]) else None
         earlier = manifest if stored is None else Manifest(**stored)
         merged = manifest.merged_with(earlier, folder)
         if stored is None or merged != earlier:

@@ -50,12 +50,16 @@ class EngineSettings(Section):
 
     dtype: str = "auto"
     tensor_parallel_size: Count = 1
-    gpu_memory_utilization: Annotated[Number, Field(gt=0, le=1)] = 0.9
+    gpu_memory_utilization: Annotated[Number, Field(gt=0, lt=1)] = 0.9
     max_num_seqs: Count = 256
     enforce_eager: bool = False
     seconds: Annotated[Number, Field(gt=0)] = 1800.0
     modules: tuple[str, ...] = ()
     vllm: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
+
+
+class UnfitArguments(EngineFailure):
+    """vLLM refuses its settings before anything starts."""
 
 
 class VLLMEngine:
@@ -72,7 +76,7 @@ class VLLMEngine:
 
     Raises:
         ImportError: vLLM is not installed.
-        EngineFailure: the engine does not start.
+        EngineFailure: the engine does not start; UnfitArguments: with these settings it never will.
     """
 
     def __init__(
@@ -107,7 +111,9 @@ class VLLMEngine:
             with stderr_kept(self._log):
                 self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**chosen))
         except Exception as error:
-            raise EngineFailure(f"{model}: vLLM does not start: {self._explain(error)}") from error
+            # what its processes raise comes here as a RuntimeError
+            kind = UnfitArguments if isinstance(error, TypeError | ValueError) else EngineFailure
+            raise kind(f"{model}: vLLM does not start: {self._explain(error)}") from error
         self._ends = end_tokens(model)
 
     def generate_as(self, name: str, adapter: Path | None = None) -> Generate:

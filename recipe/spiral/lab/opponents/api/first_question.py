@@ -20,7 +20,7 @@ def ask_once(endpoints: Mapping[str, ApiSettings], say: Callable[[str], None] = 
     """Ask all of them, at the same time, for what a game would ask.
 
     Args:
-        endpoints: by the opponent's name.
+        endpoints: by what messages call each: the setting, and the player's name.
         say: shows people a line, about an endpoint that is there and has no answer now.
 
     Raises:
@@ -35,9 +35,9 @@ def ask_once(endpoints: Mapping[str, ApiSettings], say: Callable[[str], None] = 
         try:
             late = await client.try_once(settings.chat_template().messages(_QUESTION))
         except (PlayerFailure, PlayerMisconfigured) as error:
-            raise ValueError(f"opponents: {name}: {error}") from error
+            raise ValueError(f"{name}: {error}") from error
         if late:
-            say(f"opponents: {name}: {late}; the run goes on, and asks it again in its games")
+            say(f"{name}: {late}; the run goes on, and asks it again in its games")
 
     async def ask_all() -> None:
         await asyncio.gather(*(ask(name, settings) for name, settings in endpoints.items()))
