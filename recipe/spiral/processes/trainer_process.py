@@ -98,6 +98,8 @@ class TrainerProcess:
             end_with_parent()
             os.setsid()  # a terminal and `timeout` send signals to a whole group, where Ray would end at once
             _leave_signals_to_the_parent()
+            # Ray's own handler of SIGTERM exits, also out of what cannot be left
+            sys.unraisablehook = lambda left: left.exc_type is SystemExit or sys.__unraisablehook__(left)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
             tempfile.tempdir = None  # the parent has asked for it already
             if os.getppid() == self._parent:
