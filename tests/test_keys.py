@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -78,12 +80,27 @@ def test_a_command_line_that_cannot_be_read(tmp_path: Path) -> None:
     assert_no_key(tmp_path, printed)
 
 
+class Busy(BaseHTTPRequestHandler):
+    """An endpoint that is there, and has no answer now."""
+
+    def do_POST(self) -> None:
+        self.send_error(503)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
 def test_a_sweep(tmp_path: Path) -> None:
-    """Also where a key is what is swept."""
-    swept = ["seed=1,2", f"+environment.SWEPT_KEY={MARK}-one"]
-    given = ["-m", f"opponents=[{{{API}, share: 0.1}}]", "games=[Chess]", "hydra.sweep.dir=s", *GIVEN]
-    status, printed = run(tmp_path, "-m", "recipe.spiral.main_spiral", *given, *swept)
-    assert status == 1, printed
+    """Also where a key is what is swept. The jobs fail in their own processes, as their cache cannot be made."""
+    (tmp_path / "file").touch()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base_url = f"http://127.0.0.1:{server.server_port}/v1"
+        given = [f"opponents=[{{{API}, share: 0.1, base_url: '{base_url}'}}]", "games=[KuhnPoker]", "hydra.sweep.dir=s"]
+        swept = ["-m", "seed=1,2", f"+environment.SWEPT_KEY={MARK}-one", f"+environment.SPIRAL_CACHE={tmp_path}/file"]
+        status, printed = run(tmp_path, "-m", "recipe.spiral.main_spiral", *given, *GIVEN, *swept)
+        server.shutdown()
+    assert status == 1 and printed.count("set SPIRAL_CACHE to another place") > 2, printed
     assert_no_key(tmp_path, printed, "s/multirun.yaml", "s/results.csv", "s/*/.hydra/*.yaml")
 
 

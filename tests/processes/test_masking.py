@@ -175,6 +175,7 @@ def test_keys_in_the_environment_section_are_not_passed_on_through_ray(tmp_path:
     setup = config(tmp_path)
     OmegaConf.update(setup, "environment.MY_API_KEY", KEY, force_add=True)
     OmegaConf.update(setup, "environment.PLAIN", "plain", force_add=True)
+    OmegaConf.update(setup, "opponents", [{"extra_body": {"user": "${environment.MY_API_KEY}"}}], force_add=True)
     os.environ["PLAIN"] = "plain"
     try:
         take_secrets_out(setup)
@@ -182,5 +183,6 @@ def test_keys_in_the_environment_section_are_not_passed_on_through_ray(tmp_path:
     finally:
         del os.environ["PLAIN"]
     assert KEY not in OmegaConf.to_yaml(setup)
+    assert setup.opponents[0].extra_body.user == KEY, "what refers to it has it still"
     assert setup.ray_kwargs.ray_init.runtime_env.env_vars.PLAIN == "plain"
     assert os.environ["MY_API_KEY"] == KEY

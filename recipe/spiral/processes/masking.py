@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..storage.disk import write_whole
@@ -57,12 +57,11 @@ def is_secret(name: str) -> bool:
 
 
 def take_secrets_out(config: DictConfig) -> None:
-    """Learn a config's keys, and leave none in ``environment``: they are set in this process already, and its children
-    inherit them."""
+    """Learn a config's keys, and leave none in ``environment``, but where it is: they are set in this process already,
+    and its children inherit them."""
     learn(config)
-    with open_dict(config.environment):
-        for name in filter(is_secret, map(str, [*config.environment])):
-            del config.environment[name]
+    for name in filter(is_secret, map(str, [*config.environment])):
+        config.environment[name] = f"${{oc.env:{name},null}}"
 
 
 def secrets_of(config: DictConfig) -> dict[str, str]:
