@@ -214,6 +214,7 @@ def test_a_broken_preset_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch,
 def test_surroundings_that_do_not_work_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     Path(".env").write_text("SPIRAL_HARDWARE=tpu\n", encoding="utf-8-sig")  # as an editor of another system has it
     monkeypatch.setenv("SPIRAL_HARDWARE", "")
+    run(monkeypatch)  # not set
     monkeypatch.delenv("SPIRAL_HARDWARE")
     with pytest.raises(ConfigError, match="SPIRAL_HARDWARE=tpu: must be cpu or gpu"):
         run(monkeypatch)

@@ -105,7 +105,7 @@ def compose(program: str) -> list[Job]:
 
     with refusals():
         names = Names(program)
-    hardware = os.environ.get("SPIRAL_HARDWARE", "cpu")
+    hardware = os.environ.get("SPIRAL_HARDWARE") or "cpu"
     require(hardware in ("cpu", "gpu"), f"SPIRAL_HARDWARE={hardware}: must be cpu or gpu")
     for option in others:
         raise ConfigError(_no_such_flag(option, names))

@@ -75,7 +75,9 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
     """
     overrides = [_by_key(hydra) for _, hydra in composed]
     params = composed[0][1].sweeper.get("params") or {}  # what a sweep's file names, also where it is one value only
-    if params.keys() - {key.lstrip("+") for key in overrides[0]}:  # Hydra has read the file only for the jobs
+    if {key.lstrip("+") for key in params} - {
+        key.lstrip("+") for key in overrides[0]
+    }:  # Hydra has read the file only for the jobs
         named = ",".join(dict.fromkeys(mine.get("+sweep", "") for mine in overrides))
         raise ConfigError(f"+sweep={named}: sweeps cannot be swept; give one")
     folders = {Path(str(hydra.sweep.dir)).resolve() for _, hydra in composed}
