@@ -71,7 +71,6 @@ FIXED: dict[str, Any] = {
     "actor_rollout_ref.actor.ppo_epochs": 1,
     "actor_rollout_ref.actor.loss_agg_mode": "seq-mean-token-sum-norm",
     "actor_rollout_ref.model.lora_rank": 0,
-    "actor_rollout_ref.rollout.temperature": 1.0,
     "actor_rollout_ref.rollout.top_p": 1.0,
     "actor_rollout_ref.rollout.top_k": -1,
     "algorithm.use_kl_in_reward": False,
@@ -220,8 +219,8 @@ class _Run:
         return DpoSettings.from_config(self.config.algorithm)
 
     def _sampler(self, model: PreTrainedModel, trained: bool = False) -> CachedSampler:
-        eos = self.tokenizer.eos_token_id
-        return CachedSampler(model, int(eos), int(self.config.data.max_response_length), trained)
+        longest, temperature = self.config.data.max_response_length, self.config.actor_rollout_ref.rollout.temperature
+        return CachedSampler(model, int(self.tokenizer.eos_token_id), int(longest), trained, float(temperature))
 
     def curve(self, every: int, on_point: Callable[[Point], object]) -> Curve:
         policy_tables: list[PolicyTable] = []

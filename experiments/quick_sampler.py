@@ -40,10 +40,11 @@ class Distributions:
     Args:
         model: a causal language model; its weights may change between two calls of ``forget``.
         trained: whether the distributions keep the graph that a loss needs.
+        temperature: by which logits are divided.
     """
 
-    def __init__(self, model: PreTrainedModel, trained: bool) -> None:
-        self.model, self.trained = model, trained
+    def __init__(self, model: PreTrainedModel, trained: bool, temperature: float = 1.0) -> None:
+        self.model, self.trained, self.temperature = model, trained, temperature
         #: By text: which row of the tensors of ``_log_p``, one after another, has its distribution.
         self._places: dict[Text, int] = {}
         self._log_p: list[torch.Tensor] = []
@@ -77,6 +78,8 @@ class Distributions:
         trees = [Tree.of(group) for group in groups]
         with torch.set_grad_enabled(self.trained):
             log_p, which = distributions(self.model, trees)
+            if self.temperature != 1:
+                log_p = torch.log_softmax(log_p / self.temperature, dim=-1)
         sums = log_p.detach().double().exp().cumsum(-1).cpu().numpy()
         start, target = sum(map(len, self._log_p)), iter(which.tolist())
         for context, continuation, *_ in (scored for group in groups for scored in group):
@@ -112,18 +115,21 @@ class Distributions:
 
 
 class CachedSampler:
-    """``generate`` for ``PolicyPlayer``, at temperature 1 from the whole vocabulary.
+    """``generate`` for ``PolicyPlayer``, from the whole vocabulary.
 
     Args:
         model: its mode and its device stay as they are.
         eos: the token that ends a response, kept in it.
         max_tokens: the longest response, in tokens.
         trained: whether the distributions keep the graph that a loss needs.
+        temperature: of sampling, and of the distributions.
     """
 
-    def __init__(self, model: PreTrainedModel, eos: int, max_tokens: int, trained: bool = False) -> None:
+    def __init__(
+        self, model: PreTrainedModel, eos: int, max_tokens: int, trained: bool = False, temperature: float = 1.0
+    ) -> None:
         self.eos, self.max_tokens = eos, max_tokens
-        self.distributions = Distributions(model, trained)
+        self.distributions = Distributions(model, trained, temperature)
         #: By prompt: how often each response was given so far.
         self._given: defaultdict[Text, Counter[Text]] = defaultdict(Counter)
         #: The responses that were given most, to any prompt.

@@ -92,7 +92,8 @@ class Learner:
         #: The reference's log-probabilities of the responses' tokens.
         self._referred: dict[Row, torch.Tensor] = {}
         if loss.kl is not None:
-            self.reference = Distributions(copy.deepcopy(self.model).eval().requires_grad_(False), trained=False)
+            start = copy.deepcopy(self.model).eval().requires_grad_(False)
+            self.reference = Distributions(start, trained=False, temperature=policy.temperature)
         self._optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=optim.lr, betas=tuple(optim.betas), weight_decay=optim.weight_decay
         )

@@ -3,8 +3,8 @@
 ``extensions`` in the config names modules. Each has a class ``Extension``, a subclass of the one here, and every
 process of a run makes those that it asks. Ours are ``lab.extension`` (exact metrics, benchmarks, the memory's estimate,
 dry runs, sweeps, the making of models, opponents that are no past selves) and ``spin.extension`` (DPO on pairs).
-Somebody else's is used in the same way; see docs/extensions.md. Nothing else of the core knows a name in ``lab`` or
-``spin``.
+Somebody else's is used in the same way; see docs/extensions.md. Besides, ``config/task/questions.yaml`` names
+the dataset of ``spin``, and nothing else of the core a name in either.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from .rollouts import channel
 from .rollouts.manager import GameManager
 from .training.filters import Filters
 from .training.group_baselines import GroupBaselines
-from .training.in_flight import InFlight
+from .training.in_flight import InFlight, Mixin
 from .training.launched import Launch, Launched, launch
 from .training.metrics import training_metrics, validation_metrics
 from .training.mini_batches import deal, policy_ranks, rows_at_once
@@ -43,15 +43,14 @@ from .workers.mini_batch_worker import MINI_BATCHES
 from .workers.policy_worker import Kinds, use_our_workers
 
 
-class SpiralTrainer:
+class SpiralTrainer(Mixin):
     """A mixin over verl's trainer class for a mode; see ``trainer_class``."""
 
     config: DictConfig
     global_steps: int
     total_training_steps: int
     timing_raw: dict[str, float]
-    actor_rollout_wg: Any
-    agent_loop_manager: Any
+    checkpoint_callback: Any
 
     def __init__(self, config: DictConfig) -> None:
         self.launched = Launched()
@@ -79,27 +78,27 @@ class SpiralTrainer:
         self._interrupted = False
         if self.state.league.served and has_adapter(config):
             opponent_engines.make_room(config, self.state.league.served)
-        super().__init__(config)  # type: ignore[call-arg]
+        super().__init__(config)
 
     # -- launching -----------------------------------------------------------------------------------------------------
 
     def _build_replay_buffer(self) -> Any:
-        buffer = super()._build_replay_buffer()  # type: ignore[misc]
+        buffer = super()._build_replay_buffer()
         # in the other modes a step does not wait for all games
         if is_fast() and self.config.trainer.v1.trainer_mode == "sync":
             buffer.wait_until_over = lambda seconds: self.agent_loop_manager.wait_until_over(seconds)
         if self.accounting.turns is None:
             return buffer
-        return TurnBuffer(buffer, self._add_prompts_to_generate, self.state.game_length)  # type: ignore[attr-defined]
+        return TurnBuffer(buffer, self._add_prompts_to_generate, self.state.game_length)
 
     def prepare_step(self) -> Any:
         """A batch of games is launched here; one of turns is launched where it is sampled."""
-        return super().prepare_step() if self.accounting.turns is None else {}  # type: ignore[misc]
+        return super().prepare_step() if self.accounting.turns is None else {}
 
     def fit(self, agent_loop_manager: GameManager) -> None:
         seated = isinstance(self, InFlight)
         agent_loop_manager.on_launch = lambda batch: launch(batch, self.launched, self.state.league, seated)
-        super().fit(agent_loop_manager)  # type: ignore[misc]
+        super().fit(agent_loop_manager)
         for watcher in self.state.watchers:
             watcher.finish()
         if self._stopped_by is None:
@@ -110,10 +109,10 @@ class SpiralTrainer:
                 (Path(self.config.run_dir) / STOPPED).write_text(self._stopped_by, encoding="utf-8")
 
     def get_llm_client(self) -> Any:
-        managers = self._rollout_server_managers()  # type: ignore[attr-defined]
+        managers = self._rollout_server_managers()
         servers = [replica.servers[0] for manager in managers for replica in manager.get_replicas()]
         slots = () if self.opponents is None else self.opponents.handles
-        verls = super().get_llm_client()  # type: ignore[misc]
+        verls = super().get_llm_client()
         if is_fast():
             from .runtime.direct_client import DirectClient, DirectResumingClient
 
@@ -128,30 +127,30 @@ class SpiralTrainer:
             league.engine = self.opponents
             self.opponents.sleep()
         for extension in extensions.loaded():
-            exact = extension.exact(self.config, self.tokenizer, self.actor_rollout_wg)  # type: ignore[attr-defined]
+            exact = extension.exact(self.config, self.tokenizer, self.actor_rollout_wg)
             self.exact += [] if exact is None else [exact]
         if self.global_steps == 0 and league.due(0):
             self.state.join_pool(0, self.actor_rollout_wg.save_snapshot)
-        super().on_init_end()  # type: ignore[misc]
+        super().on_init_end()
 
     def on_train_begin(self) -> None:
-        super().on_train_begin()  # type: ignore[misc]
+        super().on_train_begin()
         collect_less()
         # verl has counted on to the first step already
         self.state.console.start(self.global_steps - 1, self.total_training_steps)
 
     def on_step_begin(self) -> None:
-        super().on_step_begin()  # type: ignore[misc]
+        super().on_step_begin()
         with marked_timer("load_opponents", self.timing_raw):
             self.state.league.begin_step(self.global_steps)
 
     def on_sample_end(self) -> None:
-        super().on_sample_end()  # type: ignore[misc]
+        super().on_sample_end()
         self.state.league.sleep()
 
     def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any) -> Any:
         try:
-            batch = super()._step_once(metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
+            batch = super()._step_once(metrics, timing_raw, *args, **kwargs)
         except RuntimeError as error:
             # Where every game failed, verl says that there are no rows; the games say why.
             channel.raise_failures(self.launched.of("train"))
@@ -181,7 +180,7 @@ class SpiralTrainer:
         ranks, mini_batches = policy_ranks(self.actor_rollout_wg), int(self.config.num_mini_batches)
         together = 1 if objective is None else objective.together
         multiple = ranks * mini_batches * rows_at_once(self.config.actor_rollout_ref) * together
-        end = self.tokenizer.eos_token_id  # type: ignore[attr-defined]
+        end = self.tokenizer.eos_token_id
         batch = upsample_batch_to_divisible_size(keep(batch, step.keys), multiple, end)
         lengths = [int(tag["seq_len"]) for tag in batch.tags]
         units = None if step.chosen is None else [step.rows.places(unit).tolist() for unit in step.chosen.keys]
@@ -208,11 +207,12 @@ class SpiralTrainer:
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         step, algorithm, state = self.current, self.config.algorithm, self.state
-        self._facts = step.rows.facts(batch, step.baselines, float(algorithm.gamma), float(algorithm.reward_scale))
-        if step.chosen is not None:
+        if step.chosen is None:
+            self._facts = step.rows.facts(batch, step.baselines, float(algorithm.gamma), float(algorithm.reward_scale))
+        else:
             self._facts = step.chosen.facts(batch.keys)
             metrics |= step.chosen.metrics(batch.partition_id)
-        batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
+        batch = super()._compute_advantage(batch, metrics)
         step.rows.note_training(batch, step.baselines)
         if algorithm.adv_estimator == RAE:
             state.baselines.update(step.records)
@@ -223,10 +223,10 @@ class SpiralTrainer:
     # -- the update ----------------------------------------------------------------------------------------------------
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        return self._update(super()._update_actor, batch, metrics)  # type: ignore[misc]
+        return self._update(super()._update_actor, batch, metrics)
 
     def _update_critic(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        return self._update(super()._update_critic, batch, metrics)  # type: ignore[misc]
+        return self._update(super()._update_critic, batch, metrics)
 
     def _update(self, update: Callable[[Any, dict[str, Any]], Any], batch: Any, metrics: Any) -> Any:
         """verl's update, in which our workers cut what they get into M mini-batches; none where nothing is trained."""
@@ -242,7 +242,7 @@ class SpiralTrainer:
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
         """When a step has its metrics and verl has not saved yet: a checkpoint's games are on the disk before it, and
         it knows what watchers have seen."""
-        batch = super().step(metrics, timing_raw)  # type: ignore[misc]
+        batch = super().step(metrics, timing_raw)
         step, watchers = self.current, self.state.watchers
         self.state.write_records("train", step.number, step.games)
         self._show("train", step.number, step.games)
@@ -262,28 +262,28 @@ class SpiralTrainer:
         if self._stopped_by is not None and every > 0 and self.global_steps % every:
             with marked_timer("save_checkpoint", self.timing_raw):
                 self._save_checkpoint()
-        super().on_step_end()  # type: ignore[misc]
+        super().on_step_end()
 
     def on_train_end(self) -> None:
         """Where verl's loop has ended sooner than it knew, or had no step left: the validation of the last step, if it
         is missing."""
-        super().on_train_end()  # type: ignore[misc]
+        super().on_train_end()
         self.global_steps -= 1  # verl has counted on
         wanted = self.config.trainer.test_freq > 0 and not self._interrupted
         if wanted and not self.state.metrics.validated(self.global_steps):
-            self.on_validate_begin()  # type: ignore[attr-defined]
+            self.on_validate_begin()
             metrics = self._validate()
-            self.on_validate_end()  # type: ignore[attr-defined]
+            self.on_validate_end()
             self.logger.log(data=metrics, step=self.global_steps)
 
     # -- the reference policy and checkpoints --------------------------------------------------------------------------
 
     def _init_resource_pool_mgr(self) -> None:
-        super()._init_resource_pool_mgr()  # type: ignore[misc]
+        super()._init_resource_pool_mgr()
         kinds = Kinds()
         if is_fast():
             from .runtime.workers import FAST_KINDS as kinds
-        use_our_workers(self.role_worker_mapping, kinds)  # type: ignore[attr-defined]
+        use_our_workers(self.role_worker_mapping, kinds)
 
     def _update_reference(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
         every = self.config.ref_update_freq
@@ -297,7 +297,7 @@ class SpiralTrainer:
 
     def _save_checkpoint(self) -> None:
         """verl's, into a folder beside the checkpoints; it becomes a checkpoint when it is whole, and on the disk."""
-        step, critic = self.global_steps, bool(self.use_critic)  # type: ignore[attr-defined]
+        step, critic = self.global_steps, bool(self.use_critic)
         self.state.league.budgets.fetch()  # a report that both the queue and the state hold would be counted twice
         callback: Any = self.checkpoint_callback
         saved = self.state.save(step, critic, lambda to: self.actor_rollout_wg.save_reference(to), self._save_models)
@@ -306,17 +306,17 @@ class SpiralTrainer:
 
     def _save_models(self, folder: Path) -> None:
         """verl's part of a checkpoint, below ``folder``."""
-        settings, callback = self.config.trainer, self.checkpoint_callback  # type: ignore[has-type]
+        settings, callback = self.config.trainer, self.checkpoint_callback
         final = settings.default_local_dir
         settings.default_local_dir, self.checkpoint_callback = str(folder), CheckpointCallback()
         try:
-            super()._save_checkpoint()  # type: ignore[misc]
+            super()._save_checkpoint()
         finally:
             settings.default_local_dir, self.checkpoint_callback = final, callback
 
     def _load_checkpoint(self) -> None:
         self.state.checkpoints.clear()
-        super()._load_checkpoint()  # type: ignore[misc]
+        super()._load_checkpoint()
         self.state.restore(self.global_steps, lambda place: self.actor_rollout_wg.load_reference(place))
 
     # -- metrics and console -------------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ class SpiralTrainer:
     def _compute_metrics(
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any
     ) -> None:
-        super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
+        super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)
         metrics["disk/unwritten"], self.state.unwritten = float(self.state.unwritten), 0
         metrics |= speed_metrics(metrics, self.current.games, timing_raw, self.config)
         self.state.console.step(self.global_steps, metrics, timing_raw)
@@ -347,7 +347,7 @@ class SpiralTrainer:
 
     def _validate(self) -> Any:
         try:
-            return super()._validate()  # type: ignore[misc]
+            return super()._validate()
         except (RuntimeError, ValueError):
             channel.raise_failures(self.launched.of("val", "question"))
             games = channel.take(self.launched.take_keys("val"))
@@ -367,7 +367,7 @@ class SpiralTrainer:
         self.state.league.budgets.fetch()
         metrics = validation_metrics([*games.records, *games.discarded])
         if questions := self.launched.take_keys("question"):
-            metrics |= self.state.judge_answers(step, questions, self.val_dataset)  # type: ignore[attr-defined]
+            metrics |= self.state.judge_answers(step, questions, self.val_dataset)
         measured = [measure() for measure in self.exact]
         for exact in measured:
             metrics |= exact.metrics

@@ -52,6 +52,7 @@ def verls_loss(run: _Run, model: Any, records: list[GameRecord]) -> Any:
     from verl.workers.utils.losses import ppo_loss
 
     samples, log_probs, entropies, baselines = [], [], [], run._baselines(records)
+    temperature = run.config.actor_rollout_ref.rollout.temperature
     for record in records:
         for player in record.trainable:
             turns = record.turns_of(player)
@@ -74,12 +75,13 @@ def verls_loss(run: _Run, model: Any, records: list[GameRecord]) -> Any:
                     "old_log_probs": torch.tensor(tokens.log_probs),
                     "advantages": advantages[0] * baselines.scale(record, player),
                 }
-                values = whole(model, [*prompt, *response])
+                values = whole(model, [*prompt, *response], temperature)
                 log_probs.append(values.gather(1, torch.tensor([*prompt[1:], *response, 0])[:, None])[:, 0])
                 entropies.append(-(values.exp() * values).sum(-1))
                 if run.learner.reference is not None:
                     with torch.no_grad():
-                        referred = whole(run.learner.reference.model, [*prompt, *response])[len(prompt) - 1 : -1]
+                        referred = whole(run.learner.reference.model, [*prompt, *response], temperature)
+                    referred = referred[len(prompt) - 1 : -1]
                     sample["ref_log_prob"] = referred.gather(1, sample["responses"][:, None])[:, 0]
                 samples.append(sample)
 
@@ -94,9 +96,9 @@ def verls_loss(run: _Run, model: Any, records: list[GameRecord]) -> Any:
     return loss
 
 
-def whole(model: Any, ids: list[int]) -> Any:
+def whole(model: Any, ids: list[int], temperature: float) -> Any:
     """Log-probabilities of all tokens after each token of a text by itself."""
-    return torch.log_softmax(model(torch.tensor([ids])).logits[0].float(), -1)
+    return torch.log_softmax(model(torch.tensor([ids])).logits[0].float() / temperature, -1)
 
 
 def gradient(loss: Any, model: Any) -> Any:
@@ -109,9 +111,10 @@ def gradient(loss: Any, model: Any) -> Any:
         [],
         ["actor_rollout_ref.actor.kl_loss_type=low_var_kl"],
         ENTROPY,
+        ["actor_rollout_ref.rollout.temperature=1.5"],
         ["algorithm.adv_estimator=grpo_role", "data.games_per_start=4"],
     ],
-    ids=["low_var_kl+", "low_var_kl", "entropy", "grpo_role"],
+    ids=["low_var_kl+", "low_var_kl", "entropy", "temperature", "grpo_role"],
 )
 def test_the_gradient_of_a_recorded_step_is_verls(start: Any, overrides: list[str]) -> None:
     run = start(*overrides)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..games import resolve
 from ..players.records import SELF_PLAY
-from ..players.seats import POOL
+from ..players.seats import PAST_SELF
 from .kinds import OURS, entry_of, kinds
 
 #: A model that the run serves itself, in an engine beside the policy's.
@@ -49,7 +49,7 @@ class FixedOpponent:
             raise ValueError(f"kind={entry['kind']}: unknown; known kinds: {', '.join(known)}{others}")
         kind, share, games = str(entry["kind"]), entry.get("share", 0.0), entry.get("games")
         name = str(entry.get("name") or kind)
-        if name in (SELF_PLAY, POOL, "policy") or "/" in name or not name.strip():
+        if name in (SELF_PLAY, PAST_SELF, "policy") or "/" in name or not name.strip():
             raise ValueError(f"name={name!r}: is taken, or holds a slash; give another name")
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
             raise ValueError(f"share={share}: must be a share from 0 to 1")

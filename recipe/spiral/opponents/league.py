@@ -18,8 +18,9 @@ from omegaconf import OmegaConf
 
 from ..extensions import Budgets, Given, first, loaded
 from ..players.records import SELF_PLAY, GameRecord
-from ..players.seats import BASE, POOL, Opponent, Seat
+from ..players.seats import BASE, PAST_SELF, Opponent, Seat
 from ..players.seeds import GameKey
+from ..storage.checkpoints import POOL
 from ..storage.manifest import changed_member
 from .engine_settings import Engine, has_adapter
 from .fixed_opponents import MODEL, parse_opponents
@@ -191,7 +192,7 @@ class League:
         self._count_roles(records, discarded)
         self._games = Counter(Opponent.of(record).name for record in records)
         if self.pool is not None:
-            self.pool.record((record for record in records if record.opponent == POOL), self._step)
+            self.pool.record((record for record in records if record.opponent == PAST_SELF), self._step)
         for record in played:
             for turn in record.turns:
                 if turn.player not in record.trainable and turn.tokens is not None:
@@ -304,7 +305,7 @@ class League:
                 self.pool.add(BASE, joined, base, permanent=True)
                 continue
             for member in [_model(base)] if entry == BASE else given(entry):
-                taken = [*self.pool.names, *self.pool.gone, *self.fixed, POOL]
+                taken = [*self.pool.names, *self.pool.gone, *self.fixed, PAST_SELF]
                 name = BASE if entry == BASE else given_name(member.name, taken)
                 with self.folder.writing(name) as place:
                     member.fill(place)

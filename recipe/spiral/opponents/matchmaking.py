@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..players.records import SELF_PLAY
-from ..players.seats import POOL, Opponent, Seat
+from ..players.seats import PAST_SELF, Opponent, Seat
 from ..players.seeds import GameKey, derive_seed
 
 #: Stands for all members that have left.
@@ -64,7 +64,7 @@ class Matchmaker:
         Raises:
             ValueError: a member is named like another opponent.
         """
-        if both := sorted({*self._fixed, SELF_PLAY, POOL} & set(members)):
+        if both := sorted({*self._fixed, SELF_PLAY, PAST_SELF} & set(members)):
             raise ValueError(f"{both[0]!r} is a member of the pool, and another opponent, too: rename the member")
         if not games:
             return []
@@ -91,7 +91,7 @@ class Matchmaker:
         First how many in all, then how many of these in each game id. Both times they are given out one by one, each
         to the opponent that is owed the most.
         """
-        pool = {POOL: self._ratio} if has_members and self._ratio else {}
+        pool = {PAST_SELF: self._ratio} if has_members and self._ratio else {}
         shares = {SELF_PLAY: max(0.0, 1.0 - sum([*pool.values(), *self._fixed.values()])), **pool, **self._fixed}
         for game, count in games.items():
             owed = self._owed.setdefault(game, {})
@@ -123,7 +123,7 @@ class Matchmaker:
         if opponent == SELF_PLAY:
             return Seat()
         name = opponent
-        if opponent == POOL:
+        if opponent == PAST_SELF:
             # the one that was played least in this step; of equals, least in this game
             roles = self._roles.get(game, {})
             name = min(members, key=lambda member: (self._used[member], sum(roles.get(member, ()))))

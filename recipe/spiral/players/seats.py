@@ -13,7 +13,7 @@ from typing import Any
 from .records import SELF_PLAY, GameRecord
 
 #: The kind of every member of the pool.
-POOL = "pool"
+PAST_SELF = "pool"
 #: The name of the initial model, as a member of the pool or as an entry of ``opponents``.
 BASE = "base"
 #: Whom a question is answered to: the kind and the name of the other player of its record.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 import torch
@@ -29,12 +29,18 @@ from .step import Step
 #: Turns of this staleness and of more are shown together.
 MOST_SHOWN = 8
 
+if TYPE_CHECKING:
+    Mixin: Any
+else:
+    #: Of what comes before a trainer class of verl's in the order of base classes.
+    Mixin = object
+
 
 class GamesLost(RuntimeError):
     """A checkpoint's games in flight are not those that it names."""
 
 
-class InFlight:
+class InFlight(Mixin):
     """A mixin before ``SpiralTrainer``, over verl's trainer of an asynchronous mode."""
 
     config: Any
@@ -48,11 +54,11 @@ class InFlight:
     def __init__(self, config: Any) -> None:
         #: When the engine's seconds were asked last, and how many there were on all servers.
         self._busy: tuple[float, float] | None = None
-        super().__init__(config)  # type: ignore[call-arg]
+        super().__init__(config)
         self.state.league.in_play = self.launched.opponents
 
     def _build_replay_buffer(self) -> Any:
-        buffer: GameBuffer = super()._build_replay_buffer()  # type: ignore[misc]
+        buffer: GameBuffer = super()._build_replay_buffer()
         buffer.launched = self.launched
         buffer.in_turns = self.config.batch_unit == "turns"
         trainer = self.config.trainer.v1
@@ -73,29 +79,29 @@ class InFlight:
         if self.replay_buffer.in_turns:
             self.replay_buffer.launch_turns(int(self.config.data.train_batch_size))
             return {}
-        return super().prepare_step()  # type: ignore[misc]
+        return super().prepare_step()
 
     def _add_async_warmup_batches(self, num_warmup_batches: float) -> None:
         """The games that are played ahead; of turns, the first step launches them."""
         if not self.replay_buffer.in_turns and not self._done:
-            super()._add_async_warmup_batches(num_warmup_batches)  # type: ignore[misc]
+            super()._add_async_warmup_batches(num_warmup_batches)
 
     def _submit_batch_to_rollout(self, batch: Any) -> Any:
         """Games get their seats before verl stores them, so that one that is played again has the same."""
         give_seats(batch, self.state.league)
-        return super()._submit_batch_to_rollout(batch)  # type: ignore[misc]
+        return super()._submit_batch_to_rollout(batch)
 
     # -- accounting ----------------------------------------------------------------------------------------------------
 
     def _played(self) -> tuple[Played, list[Launch]]:
         """The sampled games, and as discarded ones those that were dropped."""
-        sampled, launches = super()._played()  # type: ignore[misc]
+        sampled, launches = super()._played()
         dropped = self.replay_buffer.take_dropped()
         discarded = sorted([*sampled.discarded, *dropped.discarded], key=lambda record: record.key)
         return Played(sampled.records, discarded, sampled.paces), launches
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
+        batch = super()._compute_advantage(batch, metrics)
         dropped = [record for record in self.current.games.discarded if record.discarded == "stale"]
         metrics["async/in_flight"] = float(len(self.launched.of(TRAIN)))  # neither trained nor dropped
         metrics["async/dropped"] = float(len(dropped))  # too old
@@ -111,9 +117,9 @@ class InFlight:
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any
     ) -> None:
         """With devices of its own the engine plays while the policy trains, which no timer of the trainer's shows."""
-        super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
+        super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)
         if self.config.trainer.v1.trainer_mode == "separate_async":
-            replicas = self.standalone_server_manager.get_replicas()  # type: ignore[attr-defined]
+            replicas = self.standalone_server_manager.get_replicas()
             now, seconds = time.monotonic(), ray.get([replica.servers[0].seconds_busy.remote() for replica in replicas])
             if self._busy is not None:
                 began, before = self._busy
@@ -155,7 +161,7 @@ class InFlight:
             assign_non_tensor_stack(fields, "seat", seats)
             tq.kv_batch_put(keys=prompts, partition_id=TRAIN, fields=fields)
         self._clean_up(tags, prompts)
-        return super()._reissue_inflight_prompts(*args, **kwargs)  # type: ignore[misc]
+        return super()._reissue_inflight_prompts(*args, **kwargs)
 
     def _clean_up(self, tags: Mapping[str, Mapping[str, Any]], prompts: Sequence[str]) -> None:
         """Leave of a checkpoint's queue what is over, and what verl launches again. ``tags`` are of all its keys,

@@ -61,10 +61,10 @@ class RunState:
         self.console = Console(run_dir)
         self.league.say = self.league.budgets.say = self.console.say
         self.league.budgets.write = self._write
-        resumed_from = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else None
+        other = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else None
         ranks = trainer.n_gpus_per_node * trainer.nnodes
         self.checkpoints = CheckpointFolder(
-            Path(trainer.default_local_dir), ranks, trainer.max_actor_ckpt_to_keep, spare=resumed_from
+            Path(trainer.default_local_dir), ranks, trainer.max_actor_ckpt_to_keep, spare=other
         )
         self.records_after = 0
         self.rae_before: list[tuple[int, dict[str, Any]]] = []
