@@ -30,10 +30,10 @@ HEAD = """# Configuration
 
 Made from the comments of the YAML files in `recipe/spiral/config` by `python docs/configuration.py`; do not edit.
 
-Each key stands with its default, as it is set on the command line: `python -m recipe.spiral.main_spiral games=[Nim]
-data.train_batch_size=64`. A key without a default has one that is computed. A preset is added with a plus:
-`+experiment=kuhn`; the settings of one, with reasons, are in its file. `--cfg job --resolve` prints a run's
-configuration.
+Each key stands with its default before `model` and `hardware`, as it is set on the command line: `python -m
+recipe.spiral.main_spiral games=[Nim] data.train_batch_size=64`. A key without a default has one that is computed. A
+preset is added with a plus: `+experiment=kuhn`; the settings of one, with reasons, are in its file. `--cfg job
+--resolve` prints a run's configuration.
 
 All keys of verl's `ppo_trainer` can be set as well. Keys that follow others, or wire verl's together, are left out.
 """

@@ -20,6 +20,8 @@ from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
 #: Rewards of the last policy against the policies measured before it, as the mean of both roles: the mean over all of
 #: them, and the reward against the one that does best. These names are keys of result files.
 OWN_PAST, WORST_PAST = "against its past", "against its past, least"
+#: At the end of a measure's name: of the policy that always takes its likeliest action.
+AT_ZERO = " at temperature 0"
 #: NashConv of a reference that moves, in result files.
 REFERENCE = f"{NASH_CONV} of the reference"
 #: NashConv of simple policies of one-round Kuhn poker, in chips (``tests/experiments/test_landmarks.py``).
@@ -112,6 +114,7 @@ def _said(result: Result) -> list[str]:
         differences(result)[0],
         *([_NO_STRENGTH] * (poker and not rewards and NASH_CONV not in names)),
         *([_past(result)] if OWN_PAST in result.rows[0] and NASH_CONV not in result.rows[0] else []),
+        *([_at_zero(result)] if any(name.endswith(AT_ZERO) for name in result.rows[0]) else []),
     ]
 
 
@@ -244,6 +247,15 @@ def _past(result: Result) -> str:
         for arm, rows in _by_arm(result)
     ]
     return f"Mean reward against its past, and against the best of it: {'; '.join(arms)}."
+
+
+def _at_zero(result: Result) -> str:
+    """The most that a seed loses, in either role, to either opponent."""
+    arms = [
+        f"{arm} {max(share for row in rows for name, share in row.items() if name.endswith(AT_ZERO)):.1%}"
+        for arm, rows in _by_arm(result)
+    ]
+    return f"At temperature 0, the most that a seed loses in a role to random or perfect play: {'; '.join(arms)}."
 
 
 def _change(of_arm: Sequence[Mapping[str, Any]], name: str, rest: float | None = None, form: str = ".1%") -> str:

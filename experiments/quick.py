@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from experiments.learning_page import OWN_PAST, REFERENCE, WORST_PAST
+from experiments.learning_page import AT_ZERO, OWN_PAST, REFERENCE, WORST_PAST
 from experiments.quick_methods import Methods, ObservationBaselines, regularised
 from experiments.quick_sampler import CachedSampler, Row, play_out
 from experiments.quick_update import Learner, LossSettings, Pair, Weight, rate
@@ -408,6 +408,10 @@ def _curve(tree: GameTree, tables: Sequence[Floats], points: list[Point]) -> Cur
     average = {tree.game_id: nash_conv(tree, average_policy(tree, tables[1:]))} if tree.is_tree else {}
     past = [_reward_against(tree, tables[-1], table) for table in tables[:-1]]
     last = {OWN_PAST: float(np.mean(past)), WORST_PAST: float(np.min(past))}
+    if not tree.is_tree:
+        likeliest = np.eye(tables[-1].shape[1])[tables[-1].argmax(axis=1)]
+        results = results_against_both(tree, likeliest)
+        last |= {f"{name}{AT_ZERO}": share for name, share in results.items() if name.endswith(": loss")}
     small = tree.is_tree and len(tree.information_sets) <= MOST_INFORMATION_SETS
     return Curve(points, last, average, 0.0, _policy(tree, tables[-1]) if small else {})
 

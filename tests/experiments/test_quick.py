@@ -22,7 +22,8 @@ from safetensors.torch import load_file
 from experiments import learning, pages, quick_runs
 from experiments.composed import compose_run
 from experiments.learning import Failed, plan, train_with_quick_loop
-from experiments.quick import WORST_PAST, _Run, check, run
+from experiments.learning_page import AT_ZERO, WORST_PAST
+from experiments.quick import _Run, check, run
 from experiments.quick_sampler import CachedSampler, Distributions, play_out
 from experiments.quick_update import Learner, LossSettings, Weight, rate
 from experiments.result import Curve, commits_of, current_commit, weights_digest
@@ -414,6 +415,8 @@ def test_where_nothing_is_hidden_games_against_both_are_computed(model_folder: P
     for place in {name.split(":")[0] for name in measures}:
         assert sum(measures[f"{place}: {end}"] for end in ("win", "draw", "loss")) == pytest.approx(1)
         assert 0 < measures[f"{place}: invalid"] <= measures[f"{place}: loss"]
+    # one action everywhere: perfect play, of whose moves one is drawn, wins or draws by what it draws
+    assert 0.5 < curve.last[f"TicTacToe, player 0, perfect: loss{AT_ZERO}"] <= 1
 
 
 def test_the_games_are_those_of_the_trainer(model_folder: Path, tmp_path: Path) -> None:
