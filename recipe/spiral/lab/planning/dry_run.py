@@ -116,7 +116,8 @@ def look_at_model(config: DictConfig) -> tuple[ModelSize | None, list[str], list
         except (ValueError, ImportError) as error:
             raise ConfigError(f"embedded_model={config.embedded_model}: {error}") from error
         if folder is None:
-            return None, [f"{config.embedded_model}: made or unpacked on the machine of the run"], [prompts]
+            made = f"{config.embedded_model}: made or unpacked on the machine of the run"
+            return None, [made], [prompts, "the memory, as the model is not made"]
         with open_dict(config):
             config.actor_rollout_ref.model.path = str(folder)
     path, trusted = str(config.actor_rollout_ref.model.path), bool(config.actor_rollout_ref.model.trust_remote_code)
