@@ -378,6 +378,9 @@ def test_every_stage_exists_and_has_limits_for_both_devices() -> None:
         assert callable(getattr(importlib.import_module(module), function))
         assert made.least.keys() == made.limits.keys() == made.disk.keys() == {"cuda", "cpu"}
         assert all(made.least[device] < made.limits[device] for device in made.limits)
+    # docs/gpu.md says that 14 minutes are enough for both kinds of stages; 31 s: what is vital, on an H100
+    kinds = [[made.least["cuda"] for made in STAGES if made.alone is speed] for speed in (False, True)]
+    assert 13 * 60 < 31 + max(kinds[0]) + sum(kinds[1]) + 3 * (running.PATIENCE + running.AFTER) < 14 * 60
 
 
 def test_the_list_needs_nothing_installed() -> None:

@@ -54,8 +54,14 @@ def test_commands_compose(stage: Any, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(speed, "prepare", lambda device: None)
     monkeypatch.setattr(speed.long_answers, "make", small)
     monkeypatch.setattr(speed, "_engine", lambda *arguments: None)
-    for name in ("_of_run", "_memory", "_check_games"):  # of the first run, so that the second one starts
-        monkeypatch.setattr(speed, name, lambda *arguments: {"play s": 1.0})
+
+    def measured(*arguments: object) -> dict[str, float]:
+        started.append(("measured", []))
+        return {"play s": 1.0}
+
+    monkeypatch.setattr(speed, "_of_run", measured)
+    for name in ("_memory", "_check_games"):
+        monkeypatch.setattr(speed, name, lambda *arguments: {})
     monkeypatch.setattr(speed, "used", lambda: 0.0)
     probe = Probe("cuda", tmp_path, tmp_path / "noted.json")
     with suppress(Exception):  # nothing was trained, so that there is nothing to look at
@@ -63,6 +69,9 @@ def test_commands_compose(stage: Any, tmp_path: Path, monkeypatch: pytest.Monkey
 
     composed = [(PROGRAMS[module], arguments) for module, arguments in started if module in PROGRAMS]
     assert len(composed) == STAGES[stage]
+    if stage is speed.speed:  # nothing starts beside what is measured
+        assert [module == "measured" for module, _ in started] == [False, True, False, True]
+        assert probe.figures["fast: it was ready before it was measured"] is False
     monkeypatch.chdir(tmp_path)
     for program, arguments in composed:
         monkeypatch.setattr(sys, "argv", [program, *arguments])
