@@ -42,7 +42,7 @@ def on(probe: Probe, cards: int = 1) -> list[str]:
 
 def train(probe: Probe) -> None:
     """Six steps with a pool, KL and a renewed reference, of which a kill takes one away."""
-    last = 6
+    last, before = 6, psutil.Process().children()
     length = [f"trainer.total_training_steps={last}", "trainer.save_freq=2"]
     run = Training(probe, "run", [*on(probe), *_BATCH, *_POOL, *_KL, *length])
     run.kill_in(3)
@@ -59,7 +59,7 @@ def train(probe: Probe) -> None:
     probe.check("KL is small after it, and then grows", fresh < old, f"step 5: {fresh:.1e}, step 6: {old:.1e}")
     _agree(probe, "the engine has the trainer's weights", run, "bf16")
     tools(probe, *_looked_at(probe, run))
-    left = _alive()
+    left = _alive(before)
     probe.check("no process is left, and so no memory of a card", not left, ", ".join(left))
 
 
@@ -128,12 +128,13 @@ def _looked_at(probe: Probe, run: Training) -> list[tuple[str, str, list[str]]]:
     ]
 
 
-def _alive() -> list[str]:
-    """The names of the processes below this one. What a kill made an orphan came here, and once dead counts no more."""
+def _alive(before: list[psutil.Process]) -> list[str]:
+    """The names of the processes below this one, without what was there before, as its guard (``after_kill``). What a
+    kill made an orphan came here, and once dead counts no more."""
     names = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
-            if process.status() != psutil.STATUS_ZOMBIE:
+            if process not in before and process.status() != psutil.STATUS_ZOMBIE:
                 names.append(process.name())
     return names
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -10,11 +11,13 @@ from shutil import copytree
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from benchmarks.gpu_check import programs, speed, training
 from benchmarks.gpu_check.probe import Probe, read
 from recipe.spiral.checks import check, check_model, compose
+from recipe.spiral.processes.launch import clean_run
 from recipe.spiral.storage.metrics_file import MetricsFile
 from tests.made_configs import with_vllm_and_gpus
 
@@ -113,3 +116,13 @@ def test_what_a_run_measured_is_noted_when_it_is_ended(tmp_path: Path, monkeypat
     assert noted["seconds of the first step"] == noted["seconds of a step"] == {"step": 2.0, "gen": 0.5}
     assert noted["KL to the reference by step"] == [0.1, 0.1]
     assert noted["probabilities"]["correlation"] == [1.0, 1.0]
+
+
+def test_a_process_that_is_left_is_named_and_the_stages_own_guard_is_not(tmp_path: Path) -> None:
+    with clean_run(tmp_path):
+        before = psutil.Process().children()
+        assert before and training._alive(before) == []
+        left = subprocess.Popen(["sleep", "60"])
+        assert training._alive(before) == ["sleep"]
+        left.kill()
+        left.wait()
