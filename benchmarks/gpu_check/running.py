@@ -30,7 +30,7 @@ STATUS = {0: PASSED, 1: FAILED, 3: SKIPPED, TO_ITS_END: FAILED}
 FROM_OUTSIDE = {INTERRUPTED, *(-number for number in END_SIGNALS)}
 #: Seconds in which a stage cleans up after itself when its time is over; and in which what it leaves is ended.
 PATIENCE, AFTER = 10.0, 4.0
-#: Stages that run side by side, and the cores that each should have. With more, each starts later than its time allows.
+#: Stages that run side by side, and the cores that each should have. A fourth adds a minute to each start.
 LANES, CORES = 3, 4
 #: What every stage is run with: nothing is asked for over the network.
 OFFLINE = {

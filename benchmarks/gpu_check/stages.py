@@ -14,7 +14,7 @@ class Stage:
         about: what it tries.
         function: module:function, which gets a ``Probe``.
         least: the seconds in which it should show something, by device; with less left it is not begun.
-        limits: the seconds that it may take, by device. Twice what it should take, or more.
+        limits: the seconds that it may take, by device. Well above what it should take.
         disk: gigabytes that it needs for a while, by device.
         checks: how many it makes, skipped ones too; 0: that depends on the machine.
         vital: without it nothing after it can work.
@@ -48,9 +48,7 @@ STAGES = (
         "imports", "every library and module loads; the device computes", "machine:imports", 20, 300, 600, 0, vital=True
     ),
     _stage("vllm_v2", "vLLM with Model Runner V2: answers, other weights, sleep, LoRA", "engine:v2", 150, 600, 900, 19),
-    _stage(
-        "train", "past selves, KL, a renewed reference; kill, audit, export", "training:train", 330, 900, 900, 11, 1
-    ),
+    _stage("train", "past selves, KL, renewed reference; kill, audit, export", "training:train", 330, 900, 900, 11, 1),
     _stage("vllm_v1", "vLLM with Model Runner V1: the same", "engine:v1", 150, 600, 900, 19),
     _stage("lora", "LoRA with past selves as adapters; export; evaluation", "training:lora", 260, 900, 900, 9, 1),
     _stage("fp32", "engine's and trainer's probabilities in fp32", "training:fp32", 160, 600, 600, 2, 1),

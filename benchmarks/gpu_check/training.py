@@ -81,15 +81,18 @@ def lora(probe: Probe) -> None:
     small = ["opponents=[random]", "games_per_role=16", "exploitability.games=[]", "optimality.games=[]"]
     if not probe.on_cpu:
         small += [f"engine.gpu_memory_utilization={SHARE}", f"++engine.vllm.kv_cache_memory_bytes={CACHE}"]
-    # an engine with the adapter, and one that loads two models: beside each other, as each takes long to start
-    evaluations = [
-        (f"{what} evaluated", "main_eval", [f"eval_dir={probe.work / name}", policies, *small])
-        for what, name, policies in (
-            ("the run is", "of_run", f"policies=[{run.folder}]"),
-            ("two models are", "of_models", f"policies=[tiny, {{kind: model, name: other, path: {other}}}]"),
-        )
-    ]
-    tools(probe, *_looked_at(probe, run), *evaluations)
+    # an engine with the adapter, and one that loads two models: side by side, as each takes long to start
+    models = f"policies=[tiny, {{kind: model, name: other, path: {other}}}]"
+    tools(
+        probe,
+        *_looked_at(probe, run),
+        (
+            "the run is evaluated",
+            "main_eval",
+            [f"eval_dir={probe.work / 'of_run'}", f"policies=[{run.folder}]", *small],
+        ),
+        ("two models are evaluated", "main_eval", [f"eval_dir={probe.work / 'of_models'}", models, *small]),
+    )
 
 
 def fp32(probe: Probe) -> None:
