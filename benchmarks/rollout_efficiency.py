@@ -13,7 +13,7 @@ Also shown: the same turns by the engine alone in lock step (all games' first tu
 one game at a time, as earlier implementations play. Lock step waits for the longest answer of each turn, so that it
 depends on how answers differ in length, which those of a tiny model hardly do: with `--answers 32` the run is made with
 a model whose answers have 32 tokens in the mean and end with the same chance at each (`long_answers.py`). The engine's
-steps are counted as well, because a step takes longer with more games on a CPU, and hardly longer on a GPU.
+steps are counted as well, because a step takes longer with more games on a CPU, and should take hardly longer on a GPU.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ check_driver() {
 flash_attn=flash-attn==2.8.3
 wheelhouse=https://verl-project.github.io/verl-wheelhouse/simple/
 
-# flash-attn makes attention and the loss faster, and nothing else needs it: a failure costs nothing. Tried once, and again when
-# asked in another way.
+# Without flash-attn only critics are refused (docs/verl.md#without-flash-attn): a failure ends nothing. Tried once, and again
+# when asked in another way.
 add_flash_attn() {
     local source=${FLASH_ATTN:-$wheelhouse} tried
     tried="$(<"$marks/packages") $source"
@@ -69,7 +69,7 @@ add_flash_attn() {
         return
     fi
     echo "$tried" >"$marks/flash-attn"
-    say "going on without flash-attn: attention is torch's own, slower and with smaller micro-batches (docs/gpu.md). To add" \
+    say "going on without flash-attn: attention is torch's own, and critics are refused (docs/verl.md). To add" \
         "it: FLASH_ATTN=<a wheel for torch 2.11 and CUDA 13> run_scripts/setup.sh --gpu, or with --build-flash-attn"
 }
 

@@ -11,7 +11,7 @@ run_scripts/setup.sh ${kind:+"$kind"}
 export PATH="$PWD/.venv/bin:$PATH"
 made=$(cat .venv/.spiral/kind 2>/dev/null || echo cpu)
 if [[ $made == gpu ]]; then
-    echo "smollm2_gpu: all weights, 100 steps of 256 games; about ten minutes on an H100 (an estimate)" >&2
+    echo "smollm2_gpu: all weights, 100 steps of 256 games; ten to twenty minutes on an H100 (an estimate)" >&2
 else
     echo "smollm2_cpu: LoRA, 20 steps of about 30 turns; on two cores about half an hour (an estimate)" >&2
 fi

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -15,8 +15,6 @@ from .stages import STAGES, Stage
 if TYPE_CHECKING:
     from .results import Result, Results
 
-#: The share of ``--minutes`` after which stages that run side by side leave the rest to those that measure speed.
-TOGETHER = 0.6
 ROOT = Path(__file__).resolve().parents[2]
 #: Exit statuses.
 OK, FAILED, REFUSED, UNFINISHED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -53,7 +51,8 @@ def parser(stages: Sequence[Stage]) -> argparse.ArgumentParser:
     made.add_argument(
         "--side-by-side",
         action="store_true",
-        help="run the stages that judge correctness beside each other, and after them, alone, those that measure speed",
+        help="run the stages that judge correctness beside each other, and after them, alone, those that measure "
+        "speed; where --minutes are too few for both, these are not begun",
     )
     made.add_argument(
         "--folder", type=Path, help="of the results; otherwise outputs/gpu_check, on a CPU outputs/cpu_check"
@@ -125,8 +124,9 @@ def check(results: Results, stages: list[Stage], options: argparse.Namespace, be
     Raises:
         OSError: the folder cannot be written to.
     """
+    from .inside import TO_ITS_END
     from .results import PAGE
-    from .running import lanes, run
+    from .running import run
 
     print(f"results: {results.folder}", flush=True)
     for stage in stages:
@@ -135,18 +135,12 @@ def check(results: Results, stages: list[Stage], options: argparse.Namespace, be
     for kept in results.all():
         print(_row(kept, " (kept)"), flush=True)
     end = None if options.minutes is None else begin + 60 * options.minutes
-    together, alone = [[s for s in stages if not s.vital and s.alone is speed] for speed in (False, True)]
-    groups = [([stage], 1, end) for stage in stages if stage.vital]
-    if options.side_by_side and alone and end is not None:
-        groups.append((together, lanes(), begin + TOGETHER * (end - begin)))
-    else:
-        groups.append((together, lanes() if options.side_by_side else 1, end))
-    groups += [([stage], 1, end) for stage in alone]
-    for group, most, until in groups:
+    for group, most, until in _groups(results, stages, options.side_by_side, end):
         with closing(run(group, results, options.limit, until, most)) as over:
             for result in over:
                 print(_row(result), flush=True)
-        if group and group[0].vital and (found := results.read(group[0].name)) and found.status in ("failed", "ended"):
+        found = results.read(group[0].name) if group and group[0].vital else None
+        if found and found.status in ("failed", "ended") and found.exit != TO_ITS_END:
             print(f"{found.name} {found.status}: nothing after it can work without it; it is not run", flush=True)
             break
     failed = [result.name for result in results.all() if result.status == "failed"]
@@ -161,6 +155,33 @@ def check(results: Results, stages: list[Stage], options: argparse.Namespace, be
             flush=True,
         )
     return FAILED if failed else UNFINISHED if ended or missing else OK
+
+
+def _groups(
+    results: Results, stages: list[Stage], side_by_side: bool, end: float | None
+) -> Iterator[tuple[list[Stage], int, float | None]]:
+    """The stages that run together, how many of them at a time, and when they must be over; each group is asked for
+    when the one before it is over. Those that measure speed are left the time that they need, where there is enough."""
+    from .running import AFTER, PATIENCE, lanes, left
+
+    def least(stage: Stage) -> float:
+        return stage.least[results.device]
+
+    yield from (([stage], 1, end) for stage in stages if stage.vital)
+    together, alone = [[s for s in stages if not s.vital and s.alone is speed] for speed in (False, True)]
+    most, until = (lanes() if side_by_side else 1), end
+    if side_by_side:
+        together.sort(key=least, reverse=True)
+    if side_by_side and together and alone and end is not None:
+        until = end - sum(map(least, alone)) - 2 * (PATIENCE + AFTER)  # twice, as they may end a little late
+        if left(until) < least(together[0]):
+            until, names = end, ", ".join(stage.name for stage in alone)
+            print(f"no time is left for {names} after {together[0].name}: the other stages get all of it", flush=True)
+    yield together, most, until
+    yield from (([stage], 1, end) for stage in alone)
+    # what found no time, where measuring speed took less than its least
+    missed = {result.name for result in results.all() if result.status == "ended" and not result.limit}
+    yield [stage for stage in together if stage.name in missed and least(stage) <= left(end)], most, end
 
 
 def _row(result: Result, more: str = "") -> str:

@@ -1,29 +1,37 @@
 """A stage's own process: ``python -m benchmarks.gpu_check.inside MODULE:FUNCTION DEVICE WORK``.
 
-The exit status is 0, 1 (failed), 3 (skipped) or 130 (interrupted).
+The exit status is 0, 1 (it could not go on), 3 (skipped), 4 (checks failed, and it went to its end) or 130
+(interrupted).
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+import time
 import traceback
 from pathlib import Path
 
+from experiments.result import current_commit
+from recipe.spiral import __version__
 from recipe.spiral.processes.interrupts import INTERRUPTED, interrupted
 from recipe.spiral.processes.launch import clean_run
 from recipe.spiral.storage.disk import is_full
 
 from .probe import FAILED, SKIPPED, Probe, SkipStage, StageFailed
 
+TO_ITS_END = 4
+
 
 def main(stage: str, device: str, work: str) -> int:
     probe = Probe(device, Path(work), Path(work, "noted.json"))
     module, function = stage.split(":")
     try:
-        with clean_run(
-            probe.work
-        ):  # takes signals; and if the check itself is killed, this process ends what it started
+        # it takes signals; and if the check itself is killed, this process ends what it started
+        with clean_run(probe.work):
+            # of each stage, as one that is kept may be of an earlier commit
+            now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+            probe.figure("project", f"{__version__}, commit {current_commit()}, {now}")
             getattr(importlib.import_module(module), function)(probe)
     except SkipStage as reason:
         probe.skip("the stage", str(reason))
@@ -42,7 +50,7 @@ def main(stage: str, device: str, work: str) -> int:
             print(f"{type(error).__name__}: {' '.join(str(error).split())}", flush=True)
         return 1
     ends = {check.status for check in probe.checks}
-    return 1 if FAILED in ends else 3 if ends == {SKIPPED} else 0
+    return TO_ITS_END if FAILED in ends else 3 if ends == {SKIPPED} else 0
 
 
 if __name__ == "__main__":

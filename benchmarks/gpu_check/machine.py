@@ -41,7 +41,7 @@ _GPU_WORKER = "recipe.spiral.workers.platforms.gpu_vllm"
 #: Nothing fails without these; what they are for.
 _OPTIONAL = {
     "triton": "Model Runner V2 and compiled kernels",
-    "flash_attn": "faster attention and less memory in training, and a critic",
+    "flash_attn": "a critic, and attention in training",
     "flashinfer": "faster sampling in vLLM",
 }
 

@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from recipe.spiral.processes.launch import end_with_parent
@@ -57,6 +57,7 @@ class Training:
     def __init__(self, probe: Probe, name: str, overrides: Sequence[str]) -> None:
         self.probe, self.folder = probe, probe.work / name
         self._go = probe.work / f"{name}.go"
+        self._calls: list[float] = []
         self._arguments = [
             f"run_dir={self.folder}",
             f"hardware={HARDWARE[probe.device]}",
@@ -67,13 +68,14 @@ class Training:
             *overrides,
         ]
 
-    def run(self, name: str = "the run") -> None:
-        """Train to the end.
+    def run(self, name: str = "the run", meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Train to the end, and do something else meanwhile.
 
         Raises:
             StageFailed: it failed.
         """
         self.start()
+        meanwhile()
         if not self.ends_well(name):
             raise StageFailed(f"{name} failed")
 
@@ -81,6 +83,7 @@ class Training:
         """Start; if it is to be held, it takes its first step after ``go``."""
         held_by = {HELD: str(self._go)} if held else {}
         games = HELD_GAMES if held else ()
+        self._calls.append(time.time())
         self._process = start("recipe.spiral.main_spiral", *self._arguments, *games, **held_by)
 
     def wait_until_ready(self, seconds: float) -> bool:
@@ -95,7 +98,10 @@ class Training:
 
     def ends_well(self, name: str = "the run") -> bool:
         """Wait for its end, and check its exit status."""
-        status = self._process.wait()
+        try:
+            status = self._process.wait()
+        finally:
+            self.note()
         if status:
             self.show_logs()
         return self.probe.check(f"{name} ends well", status == 0, f"exit status {status}")
@@ -108,14 +114,34 @@ class Training:
         """
         self.start()
         process = self._process
-        while process.poll() is None and self.steps_shown() < step:
-            time.sleep(0.2)
+        try:
+            while process.poll() is None and self.steps_shown() < step:
+                time.sleep(0.2)
+        finally:
+            self.note()
         ended = process.poll()
         process.send_signal(signal.SIGKILL)
         process.wait()
         if ended is not None:
             self.show_logs()
         self.probe.need(f"the run reaches step {step}", ended is None, "" if ended is None else f"exit status {ended}")
+
+    def note(self) -> None:
+        """Note what was measured until now, also of a run that is ended before its end."""
+        if not (steps := self.steps()):
+            return
+        held = ready(self._go)
+        begun = [held.stat().st_mtime] if held.exists() else [step.time - seconds_of(step)["step"] for step in steps]
+        first = [round(at - call, 1) for call in self._calls for at in [later for later in begun if later > call][:1]]
+        kl = [value for step in steps if (value := step.metrics.get("actor/kl_loss")) is not None]
+        noted = {
+            "seconds from the call to the first step": first,
+            "seconds of the first step": seconds_of(steps[0]),
+            "seconds of a step": self.seconds(),
+            "KL to the reference by step": [round(abs(value), 6) for value in kl] or "none",
+            "probabilities": self.probabilities(),
+        }
+        self.probe.figure(self.folder.name, noted)
 
     def steps_shown(self) -> int:
         log = self.folder / LOG

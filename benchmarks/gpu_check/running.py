@@ -20,19 +20,18 @@ from recipe.spiral.processes.interrupts import END_SIGNALS, INTERRUPTED, held_ba
 from recipe.spiral.processes.launch import end_processes, end_with_parent
 from recipe.spiral.storage.disk import free, is_full
 
+from .inside import TO_ITS_END
 from .probe import ENDED, FAILED, PASSED, SKIPPED, read
 from .results import Log, Result, Results
 from .stages import Stage
 
 #: Exit statuses of a stage's process, and those of one that somebody else has ended.
-STATUS = {0: PASSED, 1: FAILED, 3: SKIPPED}
+STATUS = {0: PASSED, 1: FAILED, 3: SKIPPED, TO_ITS_END: FAILED}
 FROM_OUTSIDE = {INTERRUPTED, *(-number for number in END_SIGNALS)}
 #: Seconds in which a stage cleans up after itself when its time is over; and in which what it leaves is ended.
 PATIENCE, AFTER = 10.0, 4.0
-#: With less time left a stage is not begun.
-SHORTEST = 10.0
-#: Stages that run side by side, and the cores that each should have.
-LANES, CORES = 4, 4
+#: Stages that run side by side, and the cores that each should have. A fourth adds a minute to each start.
+LANES, CORES = 3, 4
 #: What every stage is run with: nothing is asked for over the network.
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
@@ -54,11 +53,16 @@ def lanes() -> int:
     return max(2, min(LANES, len(os.sched_getaffinity(0)) // CORES))
 
 
+def left(end: float | None) -> float:
+    """The seconds that stages have which must be over at ``end``."""
+    return float("inf") if end is None else end - PATIENCE - AFTER - time.monotonic()
+
+
 def run(
     stages: Sequence[Stage], results: Results, limit: float | None = None, end: float | None = None, most: int = 1
 ) -> Generator[Result, None, None]:
-    """Run stages; their results come as they end, masked and written. What has no time left is not begun. A signal that
-    ends all of it waits until what was found until then is written.
+    """Run stages; their results come as they end, masked and written. What has less left than its least is not begun,
+    which is its result. A signal that ends all of it waits until what was found until then is written.
 
     Args:
         stages: which, in their order.
@@ -75,9 +79,10 @@ def run(
         while waiting or running:
             while waiting and len(running) < most:
                 stage = waiting.pop(0)
-                left = None if end is None else end - PATIENCE - AFTER - time.monotonic()
-                if left is not None and left < SHORTEST:
-                    waiting.clear()
+                there_is, least = left(end), stage.least[results.device]
+                if there_is < least:
+                    why = f"not begun: {max(there_is, 0):.0f} s left, it needs {least:.0f}"
+                    yield results.write(Result(stage.name, results.device, ENDED, why, 0, 0, 0))
                 elif (there := free(results.folder) / 1e9) < (needed := stage.disk[results.device]):
                     why = (
                         f"the disk has {there:.2g} GB free, and this stage needs {needed:g}: free some and start again"
@@ -85,7 +90,7 @@ def run(
                     yield results.write(Result(stage.name, results.device, FAILED, why, 1, 0, 0))
                 else:
                     with held_back():
-                        running.append(Running(stage, results, limit or stage.limits[results.device], left))
+                        running.append(Running(stage, results, limit or stage.limits[results.device], there_is))
             for one in [one for one in running if one.over()]:
                 with held_back():
                     running.remove(one)
@@ -109,12 +114,12 @@ class Running:
         stage: which.
         results: where its log goes.
         limit: the seconds that it may take.
-        left: the seconds that are left for the whole check; None: as many as it wants.
+        left: the seconds that are left for it.
     """
 
-    def __init__(self, stage: Stage, results: Results, limit: float, left: float | None) -> None:
+    def __init__(self, stage: Stage, results: Results, limit: float, left: float) -> None:
         self._stage, self._results = stage, results
-        self._limit = limit if left is None else min(limit, left)
+        self._limit = min(limit, left)
         self._late = "out of time" if self._limit < limit else f"its limit of {limit:g} s was over"
         self._work = results.work(stage.name)
         shutil.rmtree(self._work, ignore_errors=True)

@@ -2,12 +2,13 @@
 
 The model is made here, with random weights, and its answers end anywhere, with a legal move (``long_answers``). Four
 ways play games of the same form: a run as it is by default, a run that plays by verl's own path, and the engine alone
-on the first run's games, all at once, in lock step, and one game at a time. Both runs and the engine start side by side
-and then wait, so that whatever is measured has the machine to itself.
+on the first run's games, all at once, in lock step, and one game at a time. The first run and the engine start side by
+side and then wait, and the second run starts after them, so that whatever is measured has the machine to itself.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,15 +84,16 @@ def speed(probe: Probe) -> None:
     model = probe.work / "model"
     long_answers.make(model, size.tokens, size.form, probe.device)
     settings = _settings(probe, model, size)
-    runs = {name: Training(probe, name, [*settings, *chosen]) for name, chosen in RUNTIMES.items()}
-    for run in runs.values():
-        run.start(held=True)
     config = composed("spiral_trainer", f"hardware={HARDWARE[probe.device]}", *settings)
-    alone = _engine(probe, config)
+    alone: Alone | None = None
     table: dict[str, dict[str, float]] = {}
-    for name, run in runs.items():
-        for other in runs.values():
-            other.wait_until_ready(READY)
+    for name, chosen in RUNTIMES.items():
+        run = Training(probe, name, [*settings, *chosen])
+        run.start(held=True)
+        if name == "fast":
+            alone = _engine(probe, config)
+            importlib.import_module("verl.utils.flops_counter")  # now, as it takes long
+        probe.figure(f"{name}: it was ready before it was measured", run.wait_until_ready(READY))
         with Watch(probe.on_cpu) as watch:
             run.go()
             done = run.ends_well(f"{name}: the run")
@@ -99,7 +101,7 @@ def speed(probe: Probe) -> None:
             run.check_steps(STEPS, f"{name}: ")
             table[name] = _of_run(run, model, table.get("fast"))
             probe.figure(TABLE, table)
-            beside = 0.0 if probe.on_cpu else used()  # what waits, the engine alone, and what was there before
+            beside = 0.0 if probe.on_cpu else used()  # the engine alone, and what was there before
             seen = [(moment, memory - beside) for moment, memory in watch.seen]
             phases = peaks(seen, [(step.time, seconds_of(step)) for step in run.steps()])
             probe.figure("largest memory in use by phase, GiB", phases)

@@ -42,7 +42,7 @@ def on(probe: Probe, cards: int = 1) -> list[str]:
 
 def train(probe: Probe) -> None:
     """Six steps with a pool, KL and a renewed reference, of which a kill takes one away."""
-    last = 6
+    last, before = 6, psutil.Process().children()
     length = [f"trainer.total_training_steps={last}", "trainer.save_freq=2"]
     run = Training(probe, "run", [*on(probe), *_BATCH, *_POOL, *_KL, *length])
     run.kill_in(3)
@@ -53,15 +53,13 @@ def train(probe: Probe) -> None:
     players = {record.opponent for record in RecordFolder(run.folder / "games").read("train")}
     probe.check("games against past selves", "pool" in players, f"opponents: {', '.join(sorted(map(str, players)))}")
     kl = {step: abs(data.get("actor/kl_loss") or 0.0) for step, data in steps.items()}
-    probe.figure("KL to the reference by step", [round(kl[step], 6) for step in sorted(kl)])
     renewed = [step for step, data in sorted(steps.items()) if data.get("ref/updated")]
     probe.check("the reference is renewed", renewed == [2, 4, 6], f"after steps {renewed}")
     fresh, old = kl.get(5, 0.0), kl.get(6, 0.0)
     probe.check("KL is small after it, and then grows", fresh < old, f"step 5: {fresh:.1e}, step 6: {old:.1e}")
     _agree(probe, "the engine has the trainer's weights", run, "bf16")
-    probe.figure("seconds of a step", run.seconds())
     tools(probe, *_looked_at(probe, run))
-    left = _alive()
+    left = _alive(before)
     probe.check("no process is left, and so no memory of a card", not left, ", ".join(left))
 
 
@@ -71,7 +69,8 @@ def lora(probe: Probe) -> None:
     # a rate at which one step changes the adapter so much that answers without it would be noticed
     moved = ["actor_rollout_ref.actor.optim.lr=2e-2", "actor_rollout_ref.actor.use_kl_loss=true"]
     run = Training(probe, "run", [*on(probe), *_BATCH, *_POOL, *_LORA, *moved, "fsp.members_per_step=2", *length])
-    run.run()
+    other = probe.work / "other"
+    run.run(meanwhile=lambda: other_weights(tiny_model(), other, seed=1))
     run.check_steps(3)
     records = list(RecordFolder(run.folder / "games").read("train"))
     members = {name for record in records if record.opponent == "pool" for name in record.players}
@@ -79,13 +78,21 @@ def lora(probe: Probe) -> None:
     kl = [abs(step.metrics.get("actor/kl_loss") or 0.0) for step in run.steps()]
     probe.check("the adapter has moved", bool(kl) and kl[-1] > 1e-2, f"KL to the base by step: {_few(kl)}")
     _agree(probe, "the engine answers with the trained adapter", run, "bf16")
-    # an engine for the adapter, and one that loads two models
-    other = other_weights(tiny_model(), probe.work / "other", seed=1)
-    policies = f"policies=[{run.folder}, tiny, {{kind: model, name: other, path: {other}}}]"
     small = ["opponents=[random]", "games_per_role=16", "exploitability.games=[]", "optimality.games=[]"]
-    share = [f"engine.gpu_memory_utilization={SHARE}", f"++engine.vllm.kv_cache_memory_bytes={CACHE}"]
-    evaluation = [f"eval_dir={probe.work / 'evaluation'}", policies, *small, *([] if probe.on_cpu else share)]
-    tools(probe, *_looked_at(probe, run), ("the run and two models are evaluated", "main_eval", evaluation))
+    if not probe.on_cpu:
+        small += [f"engine.gpu_memory_utilization={SHARE}", f"++engine.vllm.kv_cache_memory_bytes={CACHE}"]
+    # an engine with the adapter, and one that loads two models: side by side, as each takes long to start
+    models = f"policies=[tiny, {{kind: model, name: other, path: {other}}}]"
+    tools(
+        probe,
+        *_looked_at(probe, run),
+        (
+            "the run is evaluated",
+            "main_eval",
+            [f"eval_dir={probe.work / 'of_run'}", f"policies=[{run.folder}]", *small],
+        ),
+        ("two models are evaluated", "main_eval", [f"eval_dir={probe.work / 'of_models'}", models, *small]),
+    )
 
 
 def fp32(probe: Probe) -> None:
@@ -111,7 +118,6 @@ def two_cards(probe: Probe) -> None:
     run.run()
     run.check_steps(2)
     _agree(probe, "the engine has the trainer's weights", run, "bf16")
-    probe.figure("seconds of a step", run.seconds())
     shards = sorted(path.name for path in run.folder.glob("checkpoints/global_step_2/actor/model_world_size_2_*.pt"))
     probe.check("a shard of each rank", len(shards) == 2, ", ".join(shards))
     tools(probe, *_looked_at(probe, run))
@@ -125,12 +131,13 @@ def _looked_at(probe: Probe, run: Training) -> list[tuple[str, str, list[str]]]:
     ]
 
 
-def _alive() -> list[str]:
-    """The names of the processes below this one. What a kill made an orphan came here, and once dead counts no more."""
+def _alive(before: list[psutil.Process]) -> list[str]:
+    """The names of the processes below this one, without what was there before, as its guard (``after_kill``). What a
+    kill made an orphan came here, and once dead counts no more."""
     names = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
-            if process.status() != psutil.STATUS_ZOMBIE:
+            if process not in before and process.status() != psutil.STATUS_ZOMBIE:
                 names.append(process.name())
     return names
 
@@ -138,7 +145,6 @@ def _alive() -> list[str]:
 def _agree(probe: Probe, name: str, run: Training, dtype: str) -> None:
     """Check that the engine's probabilities are the trainer's, in every step."""
     found = run.probabilities()
-    probe.figure(f"{name}: probabilities", found)
     lowest, largest = AGREEMENT["tf32" if dtype == "fp32" and not probe.on_cpu else dtype]
     probe.check(
         name,

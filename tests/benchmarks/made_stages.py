@@ -110,9 +110,9 @@ def fills_the_disk(probe: Probe) -> None:
         full.write("x")
 
 
-def stage(name: str, vital: bool = False, disk: float = 0.0, limit: float = 60.0) -> Stage:
-    both = {"cuda": limit, "cpu": limit}
-    return Stage(name, f"it {name}", f"{Path(__file__).stem}:{name}", both, {"cuda": disk, "cpu": disk}, 2, vital)
+def stage(name: str, vital: bool = False, disk: float = 0.0, least: float = 1.0) -> Stage:
+    leasts, limits, needed = [{"cuda": number, "cpu": number} for number in (least, 60.0, disk)]
+    return Stage(name, f"it {name}", f"{Path(__file__).stem}:{name}", leasts, limits, needed, 2, vital)
 
 
 def alone(made: Stage) -> Stage:

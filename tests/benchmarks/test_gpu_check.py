@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from benchmarks.gpu_check.cards import peaks
 from benchmarks.gpu_check.masking import Masker
 from benchmarks.gpu_check.results import Log
 from benchmarks.gpu_check.stages import STAGES
+from experiments.result import current_commit
+from recipe.spiral import __version__
 
 from .made_stages import alone, stage
 
@@ -58,7 +61,7 @@ def test_each_way_of_ending_is_told(tmp_path: Path, capsys: pytest.CaptureFixtur
     found = report(folder)
     assert {name: (result["status"], result["exit"]) for name, result in found.items()} == {
         "passes": ("passed", 0),
-        "fails": ("failed", 1),
+        "fails": ("failed", 4),
         "raises": ("failed", 1),
         "skips": ("skipped", 3),
     }
@@ -66,7 +69,10 @@ def test_each_way_of_ending_is_told(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert found["fails"]["line"] == "the other one: it is wrong"
     assert found["raises"]["line"] == "ValueError: wrong"
     assert found["skips"]["line"] == "one card only"
-    assert found["passes"]["figures"] == {
+    figures = dict(found["passes"]["figures"])  # type: ignore[call-overload]
+    about = rf"{__version__}, commit {current_commit()}, \d{{4}}-\d\d-\d\d \d\d:\d\d UTC"
+    assert re.fullmatch(about, figures.pop("project"))
+    assert figures == {
         "answer": {"of life": 42, "of a third": 1 / 3},
         "ways": {"fast": {"play s": 1.5, "step s": 3}, "alone": {"play s": 0.5}},
     }
@@ -109,6 +115,16 @@ def test_without_what_is_vital_nothing_more_is_run(tmp_path: Path, capsys: pytes
     assert "not run" in (tmp_path / "check" / "gpu_report.md").read_text()
 
 
+def test_a_vital_stage_that_goes_to_its_end_does_not_keep_others_from_running(tmp_path: Path) -> None:
+    """Of a machine's checks some fail without much following."""
+    stages = [stage("fails", vital=True), stage("passes")]
+    assert main(["--device", "cpu", "--folder", str(tmp_path / "check")], stages) == FAILED
+    assert {name: result["status"] for name, result in report(tmp_path / "check").items()} == {
+        "fails": "failed",
+        "passes": "passed",
+    }
+
+
 def test_a_stage_ends_at_its_limit_with_all_that_it_started(tmp_path: Path, sleeper: Path) -> None:
     begin = time.monotonic()
     assert check(tmp_path / "check", "hangs", "passes", arguments=("--limit", "4")) == UNFINISHED
@@ -123,30 +139,46 @@ def test_a_stage_ends_at_its_limit_with_all_that_it_started(tmp_path: Path, slee
 
 
 def test_a_check_ends_in_its_minutes_and_tells_what_it_has(
-    tmp_path: Path, sleeper: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, sleeper: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(running, "SHORTEST", 1.0)
     begin = time.monotonic()
     arguments = ("--minutes", "0.5")  # of which 14 s are for ending what runs
     assert check(tmp_path / "check", "passes", "hangs", "skips", arguments=arguments) == UNFINISHED
     assert time.monotonic() - begin < 30
     found = report(tmp_path / "check")
-    assert {name: result["status"] for name, result in found.items()} == {"passes": "passed", "hangs": "ended"}
+    statuses = {name: result["status"] for name, result in found.items()}
+    assert statuses == {"passes": "passed", "hangs": "ended", "skips": "ended"}
     assert found["hangs"]["line"] == "1 of 2 passed, then out of time"
+    assert found["skips"]["line"] == "not begun: 0 s left, it needs 1"
     assert not psutil.pid_exists(int(sleeper.read_text()))
     assert "not finished: hangs, skips; the same call goes on with them" in capsys.readouterr().out
     page = (tmp_path / "check" / "gpu_report.md").read_text()
-    assert "1 passed, 1 ended, 1 not run" in page and "| hangs | ended |" in page
+    assert "1 passed, 2 ended" in page and "| hangs | ended |" in page
 
 
-def test_stages_side_by_side_leave_time_to_those_that_measure_speed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("least", "line"), [(2.0, "1 checks passed, 1 skipped"), (20.0, "not begun: 0 s left, it needs 20")]
+)
+def test_stages_side_by_side_leave_time_to_those_that_measure_speed_or_have_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], least: float, line: str
 ) -> None:
-    monkeypatch.setattr(running, "SHORTEST", 1.0)
-    arguments = ["--device", "cpu", "--folder", str(tmp_path / "check"), "--side-by-side", "--minutes", "0.7"]
-    assert main(arguments, [stage("hangs"), alone(stage("passes"))]) == UNFINISHED
+    """What finds no lane in time runs after those that measure speed, if they leave some."""
+    for name, number in (("LANES", 2), ("PATIENCE", 4.0), ("AFTER", 1.0)):
+        monkeypatch.setattr(running, name, number)
+    arguments = ["--device", "cpu", "--folder", str(tmp_path / "check"), "--side-by-side", "--minutes", "0.5"]
+    stages = [
+        stage("skips"),
+        stage("is_deaf", least=3.0),
+        stage("hangs", least=4.0),
+        alone(stage("passes", least=least)),
+    ]
+    assert main(arguments, stages) == UNFINISHED
     found = report(tmp_path / "check")
-    assert {name: result["status"] for name, result in found.items()} == {"hangs": "ended", "passes": "passed"}
+    assert found["hangs"]["line"] == "1 of 2 passed, then out of time"
+    assert found["passes"]["line"] == line
+    assert found["skips"]["status"] == ("skipped" if least == 2 else "ended")
+    said = "no time is left for passes after hangs: the other stages get all of it" in capsys.readouterr().out
+    assert said == (least == 20)
 
 
 def test_what_does_not_hear_is_killed_with_all_that_it_started(
@@ -344,7 +376,11 @@ def test_every_stage_exists_and_has_limits_for_both_devices() -> None:
     for made in STAGES:
         module, function = made.function.split(":")
         assert callable(getattr(importlib.import_module(module), function))
-        assert made.limits.keys() == made.disk.keys() == {"cuda", "cpu"}
+        assert made.least.keys() == made.limits.keys() == made.disk.keys() == {"cuda", "cpu"}
+        assert all(made.least[device] < made.limits[device] for device in made.limits)
+    # docs/gpu.md says that 14 minutes are enough for both kinds of stages; 31 s: what is vital, on an H100
+    kinds = [[made.least["cuda"] for made in STAGES if made.alone is speed] for speed in (False, True)]
+    assert 13 * 60 < 31 + max(kinds[0]) + sum(kinds[1]) + 3 * (running.PATIENCE + running.AFTER) < 14 * 60
 
 
 def test_the_list_needs_nothing_installed() -> None:

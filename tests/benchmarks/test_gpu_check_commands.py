@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -10,18 +11,21 @@ from shutil import copytree
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from benchmarks.gpu_check import programs, speed, training
-from benchmarks.gpu_check.probe import Probe
+from benchmarks.gpu_check.probe import Probe, read
 from recipe.spiral.checks import check, check_model, compose
+from recipe.spiral.processes.launch import clean_run
+from recipe.spiral.storage.metrics_file import MetricsFile
 from tests.made_configs import with_vllm_and_gpus
 
 PROGRAMS = {"recipe.spiral.main_spiral": "spiral_trainer", "recipe.spiral.main_eval": "eval"}
 #: The stages that start programs, with the number of trainings and evaluations of each.
 STAGES = {
     training.train: 1,
-    training.lora: 2,
+    training.lora: 3,
     training.fp32: 1,
     training.two_cards: 1,
     speed.speed: 2,
@@ -52,12 +56,25 @@ def test_commands_compose(stage: Any, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(speed, "gpu_memory", lambda: 80 * 2**30)
     monkeypatch.setattr(speed, "prepare", lambda device: None)
     monkeypatch.setattr(speed.long_answers, "make", small)
+    monkeypatch.setattr(speed, "_engine", lambda *arguments: None)
+
+    def measured(*arguments: object) -> dict[str, float]:
+        started.append(("measured", []))
+        return {"play s": 1.0}
+
+    monkeypatch.setattr(speed, "_of_run", measured)
+    for name in ("_memory", "_check_games"):
+        monkeypatch.setattr(speed, name, lambda *arguments: {})
+    monkeypatch.setattr(speed, "used", lambda: 0.0)
     probe = Probe("cuda", tmp_path, tmp_path / "noted.json")
     with suppress(Exception):  # nothing was trained, so that there is nothing to look at
         stage(probe)
 
     composed = [(PROGRAMS[module], arguments) for module, arguments in started if module in PROGRAMS]
     assert len(composed) == STAGES[stage]
+    if stage is speed.speed:  # nothing starts beside what is measured
+        assert [module == "measured" for module, _ in started] == [False, True, False, True]
+        assert probe.figures["fast: it was ready before it was measured"] is False
     monkeypatch.chdir(tmp_path)
     for program, arguments in composed:
         monkeypatch.setattr(sys, "argv", [program, *arguments])
@@ -67,3 +84,45 @@ def test_commands_compose(stage: Any, tmp_path: Path, monkeypatch: pytest.Monkey
             if config.actor_rollout_ref.model.path is not None:
                 check_model(config)
             assert config.trainer.device == "cuda"
+
+
+def test_what_a_run_measured_is_noted_when_it_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two calls: the second one goes on after the checkpoint of step 1, and is ended in step 3."""
+    probe = Probe("cuda", tmp_path, tmp_path / "noted.json")
+    run = programs.Training(probe, "run", [])
+    run.folder.mkdir()
+
+    def logged(step: int, end: float) -> None:
+        metrics = {
+            "timing_s/step": 2.0,
+            "timing_s/gen": 0.5,
+            "actor/kl_loss": -0.1,
+            programs.PROBABILITIES["correlation"]: 1.0,
+        }
+        MetricsFile(run.folder, lambda: end).log(metrics, step)
+
+    def ended() -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(programs, "start", lambda *arguments, **environment: SimpleNamespace(wait=ended))
+    for now, step in ((1000.0, 1), (2000.0, 2)):
+        monkeypatch.setattr(programs.time, "time", lambda now=now: now)
+        run.start()
+        logged(step, now + 152)
+        with pytest.raises(KeyboardInterrupt):
+            run.ends_well()
+    noted = read(probe.file)["figures"]["run"]
+    assert noted["seconds from the call to the first step"] == [150.0, 150.0]
+    assert noted["seconds of the first step"] == noted["seconds of a step"] == {"step": 2.0, "gen": 0.5}
+    assert noted["KL to the reference by step"] == [0.1, 0.1]
+    assert noted["probabilities"]["correlation"] == [1.0, 1.0]
+
+
+def test_a_process_that_is_left_is_named_and_the_stages_own_guard_is_not(tmp_path: Path) -> None:
+    with clean_run(tmp_path):
+        before = psutil.Process().children()
+        assert before and training._alive(before) == []
+        left = subprocess.Popen(["sleep", "60"])
+        assert training._alive(before) == ["sleep"]
+        left.kill()
+        left.wait()

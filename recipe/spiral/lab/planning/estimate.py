@@ -1,7 +1,7 @@
 """Adds up what a run needs: on each GPU by the phases of a step, on the host, and on the disk; on a CPU the host alone.
 
 The figures are estimates from above. On a CPU they were compared with measured peaks (``tests/lab/planning``), and
-``benchmarks.gpu_check`` does so on a GPU.
+``benchmarks.gpu_check`` is to do so on a GPU.
 """
 
 from __future__ import annotations
