@@ -250,12 +250,14 @@ def _past(result: Result) -> str:
 
 
 def _at_zero(result: Result) -> str:
-    """The most that a seed loses, in either role, to either opponent."""
-    arms = [
-        f"{arm} {max(share for row in rows for name, share in row.items() if name.endswith(AT_ZERO)):.1%}"
-        for arm, rows in _by_arm(result)
-    ]
-    return f"At temperature 0, the most that a seed loses in a role to random or perfect play: {'; '.join(arms)}."
+    arms = []
+    for arm, rows in _by_arm(result):
+        most = (
+            max(share for row in rows for name, share in row.items() if name.endswith(f"{opponent}: loss{AT_ZERO}"))
+            for opponent in ("random", "perfect")
+        )
+        arms.append(f"{arm} {' / '.join(f'{share:.1%}' for share in most)}")
+    return f"At temperature 0, the most that a seed loses in a role, to random / perfect play: {'; '.join(arms)}."
 
 
 def _change(of_arm: Sequence[Mapping[str, Any]], name: str, rest: float | None = None, form: str = ".1%") -> str:

@@ -334,7 +334,10 @@ def test_over_seeds_the_start_and_the_end_have_means(tmp_path: Path) -> None:
     curves = []
     for win in (0.90, 0.94):
         end = {**uniform_play, "TicTacToe, player 0, random: win": win}
-        past = {OWN_PAST: win - 0.6, WORST_PAST: -0.2, f"TicTacToe, player 0, perfect: loss{AT_ZERO}": 1 - win}
+        past = {OWN_PAST: win - 0.6, WORST_PAST: -0.2}
+        past |= {
+            f"TicTacToe, player {r}, {o}: loss{AT_ZERO}": (1 - win) * r for r in (0, 1) for o in ("random", "perfect")
+        }
         curves.append(Curve([Point(0, 0, uniform_play), Point(300, 38400, end)], past, {}, 60.0))
     result = gather(plan(settings), curves, settings, "python -m it", ["0123"])
     docs = tmp_path / "docs"
@@ -342,7 +345,9 @@ def test_over_seeds_the_start_and_the_end_have_means(tmp_path: Path) -> None:
     pages.regenerate(docs)
     text = (docs / "tictactoe_lines.md").read_text()
     assert "| asked | 0, random | 58.5% → 92.0% ± 25.4% (96.8%) | 28.8% → 28.8% ± 0.0% (0.0%) |" in text
-    assert "At temperature 0, the most that a seed loses in a role to random or perfect play: asked 10.0%." in text
+    assert (
+        "At temperature 0, the most that a seed loses in a role, to random / perfect play: asked 10.0% / 10.0%." in text
+    )
     assert "| asked | 0, perfect | 0.0% | 77.7% → 77.7% ± 0.0% (0.0%) | 0.0% |" in text
     assert "after 38,400 games (at rest)" in text
     assert "against its past, and against the best of it: asked 0.320 ± 0.254, -0.200 ± 0.000." in text
