@@ -101,6 +101,7 @@ def speed(probe: Probe) -> None:
             run.check_steps(STEPS, f"{name}: ")
             table[name] = _of_run(run, model, table.get("fast"))
             probe.figure(TABLE, table)
+        if done and name == "fast":
             beside = 0.0 if probe.on_cpu else used()  # the engine alone, and what was there before
             seen = [(moment, memory - beside) for moment, memory in watch.seen]
             phases = peaks(seen, [(step.time, seconds_of(step)) for step in run.steps()])
