@@ -47,9 +47,7 @@ class SpiralTrainer(Mixin):
     """A mixin over verl's trainer class for a mode; see ``trainer_class``."""
 
     config: DictConfig
-    global_steps: int
     total_training_steps: int
-    timing_raw: dict[str, float]
     checkpoint_callback: Any
 
     def __init__(self, config: DictConfig) -> None:

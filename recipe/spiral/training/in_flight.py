@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
 import torch
@@ -28,12 +28,8 @@ from .step import Step
 
 #: Turns of this staleness and of more are shown together.
 MOST_SHOWN = 8
-
-if TYPE_CHECKING:
-    Mixin: Any
-else:
-    #: Of what comes before a trainer class of verl's in the order of base classes.
-    Mixin = object
+#: The base of what stands before a trainer class of verl's, whose methods it calls.
+Mixin: Any = object
 
 
 class GamesLost(RuntimeError):
@@ -43,9 +39,6 @@ class GamesLost(RuntimeError):
 class InFlight(Mixin):
     """A mixin before ``SpiralTrainer``, over verl's trainer of an asynchronous mode."""
 
-    config: Any
-    global_steps: int
-    total_training_steps: int
     state: RunState
     launched: Launched
     current: Step
