@@ -47,8 +47,7 @@ _SPIN_AT_KUHN = (
 )
 _MOVING = (
     "In a table: the same method with exact gradients and as many steps, at a step size of its own "
-    "(`experiments/tabular_methods.py`); it does not separate what chance in games, shared weights and the optimizer "
-    "cost."
+    "(`experiments/tabular_methods.py`)."
 )
 _MEAN = "At a constant learning rate the policy goes on moving around its mean. The result is the mean: the reference."
 #: What the figures of an experiment do not show, where the tables alone would mislead.
