@@ -96,7 +96,9 @@ def test_filters_filter(page: Page, report: Path) -> None:
     page.select_option("select[name=outcome]", "won")
     page.fill("input[name=from]", "3")
     page.locator("input[name=from]").dispatch_event("change")
-    wait_until(page, "[...document.querySelectorAll('tbody tr')].every(row => parseInt(row.innerText) >= 3)")
+    # until then the newest games are shown, whose steps are above 3 as well
+    fits = "([step, , outcome, opponent, role]) => step >= 3 && opponent.includes('step_0') && outcome == `${role} won`"
+    wait_until(page, f"[...document.querySelectorAll('tbody tr')].map(row => row.innerText.split('\\t')).every({fits})")
     rows = [
         text.split("\t")
         for text in page.evaluate("[...document.querySelectorAll('tbody tr')].map(row => row.innerText)")
