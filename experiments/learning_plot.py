@@ -103,6 +103,7 @@ def _draw(axes: Any, panel: _Panel, result: Result) -> None:
             style = _STYLES[i % len(_STYLES)] if several else "-"
             over_seeds = [fmean(values) for values in zip(*means, strict=True)]
             axes.plot(games, over_seeds, color=colour, linestyle=style, linewidth=1.8, label=label)
+    axes.locator_params(axis="x", nbins=6)  # six long numbers do not touch
     axes.set_xlabel({"step": "steps"}.get(panel.over, panel.over))
     axes.set_title(panel.title, fontsize=10)
     axes.set_ylim(bottom=0)
