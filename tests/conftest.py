@@ -56,6 +56,8 @@ def chosen_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test's config chooses is for that test alone."""
     for name, value in CHOSEN.items():
         monkeypatch.setenv(name, value)
+    # Hydra would close every handler of the process, and absl's handler a file of pytest's.
+    monkeypatch.setattr("hydra._internal.logging_config.configure_logging", lambda settings: None)
 
 
 @pytest.fixture(scope="session")

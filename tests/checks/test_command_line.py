@@ -13,8 +13,6 @@ from recipe.spiral.checks.command_line import Job
 from recipe.spiral.checks.names import CONFIG, Names, packaged
 from recipe.spiral.lab.sweep.jobs import plan
 
-QUIET = ["hydra/job_logging=disabled", "hydra/hydra_logging=disabled"]
-
 
 @pytest.fixture(autouse=True)
 def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +20,7 @@ def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, program: str = "spiral_trainer") -> list[Job]:
-    monkeypatch.setattr(sys, "argv", ["main", *arguments, *QUIET])
+    monkeypatch.setattr(sys, "argv", ["main", *arguments])
     return compose(program)
 
 

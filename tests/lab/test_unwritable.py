@@ -54,7 +54,6 @@ def test_a_command_says_so(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["main"])
-    monkeypatch.setattr("hydra._internal.logging_config.configure_logging", lambda settings: None)
     file = tmp_path / "file"
     file.write_text("")
     with patch.dict(os.environ):

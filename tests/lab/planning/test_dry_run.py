@@ -56,11 +56,9 @@ def dry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(socket, "create_connection", refuse)
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    # or Hydra would switch all loggers off, as the options of a dry run ask it to
-    monkeypatch.setattr("hydra._internal.logging_config.configure_logging", lambda settings: None)
 
     def run(*overrides: str) -> CompletedProcess[str]:
-        command = ["main_spiral", *overrides, "dry_run=true", "hydra/hydra_logging=disabled"]
+        command = ["main_spiral", *overrides, "dry_run=true"]
         with patch.dict(os.environ, environment(tmp_path), clear=True), patch.object(sys, "argv", command):
             status = main_spiral._main()
         return CompletedProcess(command, status, *capsys.readouterr())
