@@ -178,6 +178,16 @@ def test_a_checkpoint_that_names_a_trained_game(tmp_path: Path, capsys: pytest.C
     assert status == 1 and [line for line in found["problems"] if "1 games in flight were trained" in line]
 
 
+def test_a_checkpoint_without_its_games_in_flight(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_dir = make_run(tmp_path)
+    file = run_dir / "checkpoints" / "global_step_4" / "spiral.json"
+    state = json.loads(file.read_text())
+    del state["in_flight"]
+    file.write_text(json.dumps(state))
+    status, _, found = audit(run_dir, capsys)
+    assert (status, found["problems"]) == (1, ["checkpoint 4: KeyError: 'in_flight'"])
+
+
 def test_batches_of_turns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     turns = {"batch_unit": "turns", "data__train_batch_size": GAMES}
     status, _, found = audit(make_run(tmp_path, **turns), capsys)

@@ -311,13 +311,13 @@ class Auditor(Findings):
             seed = state.get("settings", state)["seed"]
             if (state["step"], seed) != (step, self.settings.seed):
                 yield f"is of step {state['step']} and seed {seed}"
+            in_flight = [] if self.settings.synchronous else [(block, place) for block, place, _ in state["in_flight"]]
         except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError, OverflowError) as error:
             yield f"{type(error).__name__}: {error}"
             return
         yield from (f"{file} is not what was written with it" for file in checkpoints.changed(folder))
         if not self.settings.synchronous:
-            named = [(int(entry[0]), int(entry[1])) for entry in state["in_flight"]]
-            yield from self.in_flight.checkpoint(step, named)
+            yield from self.in_flight.checkpoint(step, in_flight)
         known = self._baselines.values.keys()
         for game, role, opponent in sorted(known | saved.keys() if self._baselines.from_start else known):
             expected = self._baselines.get(game, role, opponent)
