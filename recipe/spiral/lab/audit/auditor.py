@@ -30,7 +30,7 @@ from ..run_progress import resumed_after
 from ..saved_state import checked_state
 from .game_checks import TOLERANCE, Findings, Games, Tally, look_at_all, name, name_turn
 from .games_in_flight import InFlight
-from .recompute import Baselines, NothingToAudit, Place, Settings, marks
+from .recompute import MOST, Baselines, NothingToAudit, Place, Settings, marks
 
 DPO = "dpo"
 
@@ -192,7 +192,7 @@ class Auditor(Findings):
             key = record.key
             block = step if settings.synchronous else max(key.step, 1)
             place = key.index if settings.synchronous else self.in_flight.number(key)
-            if key.first_try() != GameKey("train", settings.seed, block, key.index):
+            if key.first_try() != GameKey("train", settings.seed, block, key.index) or key.index > MOST:
                 yield f"{name(record)} is none of this run's and step's"
             elif key.retry in tries[place]:
                 yield f"{name(record)} is there more than once"
