@@ -77,9 +77,8 @@ def test_responses_are_added_up_or_averaged_and_what_is_masked_does_not_count() 
 def test_settings_are_the_configs() -> None:
     algorithm = {"dpo_beta": 0.2, "dpo_label_smoothing": 0, "dpo_log_prob": None}
     for kind, log_prob in (("sigmoid", "sum"), ("hinge", "sum"), ("ipo", "mean")):
-        config = OmegaConf.create({**algorithm, "adv_estimator": DPO, "dpo_loss_type": kind})
+        config = OmegaConf.create({**algorithm, "dpo_loss_type": kind})
         assert DpoSettings.from_config(config) == DpoSettings(0.2, kind, 0.0, log_prob)  # type: ignore[arg-type]
-    assert DpoSettings.from_config(OmegaConf.create({**algorithm, "adv_estimator": "rae"})) is None
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------

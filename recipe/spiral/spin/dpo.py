@@ -35,11 +35,8 @@ class DpoSettings:
     log_prob: Literal["sum", "mean"] = "sum"
 
     @classmethod
-    def from_config(cls, algorithm: Any) -> DpoSettings | None:
-        """By ``algorithm.dpo_*``; None: another loss trains. Where ``dpo_log_prob`` is null, IPO takes means, as its
-        authors do."""
-        if algorithm.adv_estimator != DPO:
-            return None
+    def from_config(cls, algorithm: Any) -> DpoSettings:
+        """By ``algorithm.dpo_*``. Where ``dpo_log_prob`` is null, IPO takes means, as its authors do."""
         kind = algorithm.dpo_loss_type
         log_prob: Any = algorithm.dpo_log_prob or ("mean" if kind == "ipo" else "sum")
         return cls(float(algorithm.dpo_beta), kind, float(algorithm.dpo_label_smoothing), log_prob)

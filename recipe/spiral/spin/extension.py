@@ -52,9 +52,7 @@ class Extension(extensions.Extension):
         from .dpo import DpoSettings
         from .pairs import PairObjective
 
-        settings = DpoSettings.from_config(config.algorithm)
-        assert settings is not None
-        return PairObjective(settings)
+        return PairObjective(DpoSettings.from_config(config.algorithm))
 
     def wrap_loss(self, loss: Callable[..., Any]) -> Callable[..., Any]:
         from .dpo import PairLoss

@@ -607,6 +607,7 @@ def test_the_module_is_the_command(run_dir: Path) -> None:
         (lambda games: games[-1].__setattr__("discarded", None), "was trained, behind"),
         (lambda games: games[0].__setattr__("discarded", "surplus"), "is surplus, behind 0 turns of 40"),
         (lambda games: games.pop(3), "no game of index 3"),
+        (lambda games: games[-1].__setattr__("key", replace(games[-1].key, index=10**15)), "is none of this run's"),
         (lambda games: games.__setitem__(slice(2, None), []), "fewer than 40"),
     ],
 )

@@ -250,7 +250,7 @@ def test_costs_are_known_before_their_games_are_trained(serve: Serve, model: str
 def test_a_budget_is_shared_and_saved(tmp_path: Path) -> None:
     limits = {"budget_tokens": 1000, "budget_usd": 1.0}
     first = budgets(tmp_path, 4, **limits)
-    assert json.loads(first.quotas()["gpt"]) == {"tokens": 250, "usd": 0.25, "number": 1}
+    assert json.loads(first.quotas()["gpt"]) == {"tokens": 250, "usd": 0.25, "number": 1, "answered": False}
     first.count([Spent("gpt", Usage(100, 20, 0.1)), Spent("gpt", Usage(100, 10, 0.3)), Spent("random", Usage(9))])
     assert (first.spent["gpt"].tokens, first.spent["gpt"].cost) == (230, pytest.approx(0.4))
     assert first.metrics() == {"opponents/gpt/tokens": 230.0, "opponents/gpt/usd": pytest.approx(0.4)}
@@ -264,7 +264,8 @@ def test_a_budget_is_shared_and_saved(tmp_path: Path) -> None:
         assert resumed.spent["gpt"].tokens == (330 if file else 230), "a kill loses nothing"
         resumed.count([Spent("gpt", Usage(770, 0, 0.1))])
         assert resumed.reached("gpt") and not first.reached("gpt") and not resumed.reached("random")
-    assert json.loads(budgets(tmp_path, 1).quotas()["gpt"]) == {"tokens": None, "usd": None, "number": 1}
+    unlimited = {"tokens": None, "usd": None, "number": 1, "answered": False}
+    assert json.loads(budgets(tmp_path, 1).quotas()["gpt"]) == unlimited
 
 
 def test_something_is_left_for_each_process_until_a_budget_is_reached(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from functools import cache, reduce
 from operator import xor
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from recipe.spiral.games.nim import Nim
 from recipe.spiral.games.tictactoe import TicTacToe
 from recipe.spiral.lab.opponents.perfect import GAMES, PerfectPlayer, check_game, optimal_actions
 from recipe.spiral.lab.opponents.perfect import kuhn as kuhn_poker
-from recipe.spiral.lab.opponents.perfect.box_game import BoxGame
+from recipe.spiral.lab.opponents.perfect.box_game import solve, worst
 from recipe.spiral.lab.opponents.perfect.kuhn import strategy
 from recipe.spiral.players.player import Player
 from recipe.spiral.players.random_player import RandomPlayer
@@ -277,10 +278,11 @@ _weights = st.fractions(-3, 3, max_denominator=4)
 )
 def test_box_games_have_a_value(game: tuple[Fraction, list[Fraction], list[Fraction], list[list[Fraction]]]) -> None:
     """Both sides' guarantees meet: that proves both optimal."""
-    box = BoxGame(*game)
-    value, x = box.solve()
-    other, y = box.other_side().solve()
-    assert value == -other
-    assert box.worst(x) == value
-    assert box.other_side().worst(y) == other
+    constant, *arrays = game
+    rows, columns, cross = map(np.array, arrays)
+    one, other = (constant, rows, columns, cross), (-constant, -columns, -rows, -cross.T)
+    (value, x), (value_of_other, y) = solve(*one), solve(*other)
+    assert value == -value_of_other
+    assert worst(x, *one) == value
+    assert worst(y, *other) == value_of_other
     assert all(0 <= z <= 1 for z in (*x, *y))

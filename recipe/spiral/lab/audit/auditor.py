@@ -30,7 +30,7 @@ from ..run_progress import resumed_after
 from ..saved_state import checked_state
 from .game_checks import TOLERANCE, Findings, Games, Tally, look_at_all, name, name_turn
 from .games_in_flight import InFlight
-from .recompute import Baselines, NothingToAudit, Place, Settings, marks
+from .recompute import MOST, Baselines, NothingToAudit, Place, Settings, marks
 
 DPO = "dpo"
 
@@ -192,7 +192,7 @@ class Auditor(Findings):
             key = record.key
             block = step if settings.synchronous else max(key.step, 1)
             place = key.index if settings.synchronous else self.in_flight.number(key)
-            if key.first_try() != GameKey("train", settings.seed, block, key.index):
+            if key.first_try() != GameKey("train", settings.seed, block, key.index) or key.index > MOST:
                 yield f"{name(record)} is none of this run's and step's"
             elif key.retry in tries[place]:
                 yield f"{name(record)} is there more than once"
@@ -311,13 +311,13 @@ class Auditor(Findings):
             seed = state.get("settings", state)["seed"]
             if (state["step"], seed) != (step, self.settings.seed):
                 yield f"is of step {state['step']} and seed {seed}"
+            in_flight = [] if self.settings.synchronous else [(block, place) for block, place, _ in state["in_flight"]]
         except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError, OverflowError) as error:
             yield f"{type(error).__name__}: {error}"
             return
         yield from (f"{file} is not what was written with it" for file in checkpoints.changed(folder))
         if not self.settings.synchronous:
-            named = [(int(entry[0]), int(entry[1])) for entry in state["in_flight"]]
-            yield from self.in_flight.checkpoint(step, named)
+            yield from self.in_flight.checkpoint(step, in_flight)
         known = self._baselines.values.keys()
         for game, role, opponent in sorted(known | saved.keys() if self._baselines.from_start else known):
             expected = self._baselines.get(game, role, opponent)

@@ -51,18 +51,19 @@ class InFlight:
         in_flight = {self.number(GameKey("train", 0, block, index)) for block, index in named}
         if twice := sorted(in_flight & done):
             yield f"{len(twice)} games in flight were trained or discarded before, the first: {self._name(twice[0])}"
-        if lost := sorted(set(range(max(in_flight | done, default=-1) + 1)) - in_flight - done):
-            yield f"{len(lost)} games are lost: neither in flight nor in the files, the first: {self._name(lost[0])}"
+        lost, first = _missing(in_flight | done)
+        if lost:
+            yield f"{lost} games are lost: neither in flight nor in the files, the first: {self._name(first)}"
 
     def left(self) -> int:
         """How many games were launched before the last one that is in the files, and are not."""
-        return len(set(range(max(self.seen, default=-1) + 1)) - self.seen.keys())
+        return _missing(self.seen)[0]
 
     def oldest(self) -> tuple[GameKey, int] | None:
         """The oldest game in flight, and a step by which it was launched, as a later one is in that step's file. None:
         no game was launched before the last one that is in the files, and is not."""
-        first = next((place for place, number in enumerate(sorted(self.seen)) if place != number), None)
-        if first is None or not self.known:
+        missing, first = _missing(self.seen)
+        if not missing or not self.known:
             return None
         return self._name(first), min(step for number, step in self.seen.items() if number > first)
 
@@ -83,6 +84,14 @@ class InFlight:
     def _name(self, number: int) -> GameKey:
         block, index = divmod(number, self._settings.batch_size)
         return GameKey("train", self._settings.seed, block + 1, index)
+
+
+def _missing(numbers: Iterable[int]) -> tuple[int, int]:
+    """How many numbers from 0 up to the largest of these, which all differ, are not among them, and the first such.
+    They are not listed: a damaged key may have any number."""
+    there = sorted(number for number in numbers if number >= 0)
+    first = next((place for place, number in enumerate(there) if place != number), len(there))
+    return (there[-1] + 1 - len(there) if there else 0), first
 
 
 def wrong_age(record: GameRecord, step: int, most: int | None, in_groups: bool) -> str:

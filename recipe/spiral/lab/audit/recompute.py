@@ -38,7 +38,7 @@ _READ = (
     *(f"{section}." for section in _SECTIONS if not section.startswith("trainer")),
 )
 #: Of games, branches and the like: more than any run has, and few enough to be counted.
-_MOST = 2**20
+MOST = 2**20
 #: A turn by its game's key, player and number.
 Place = tuple[object, int, int]
 
@@ -149,8 +149,8 @@ def _check(config: DictConfig) -> None:
     for name, kind in KINDS.items():
         value = OmegaConf.select(config, name, default=MISSING) if name.startswith(_READ) else MISSING
         require(value == MISSING or is_of(value, kind), f"{name}={written(value)}: must be {kind}")
-        many = name.startswith(("data.", "branching.")) and isinstance(value, int) and value > _MOST
-        require(not many, f"{name}={written(value)}: must be at most {_MOST}")
+        many = name.startswith(("data.", "branching.")) and isinstance(value, int) and value > MOST
+        require(not many, f"{name}={written(value)}: must be at most {MOST}")
 
 
 class Baselines:

@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ... import extensions
 from ...opponents.fixed_opponents import FixedOpponent
 from ...players.player import PlayerFailure, Position, Response
@@ -52,14 +54,6 @@ class Spent:
     player: str
     usage: Usage
     doubt: str | None = None
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Spent:
-        data = json.loads(text)
-        return cls(data["player"], Usage(**data["usage"]), data["doubt"])
 
 
 class Budgets(extensions.Budgets):
@@ -113,14 +107,13 @@ class Budgets(extensions.Budgets):
             spent = self.spent[name]
             tokens = None if limit.tokens is None else math.ceil(max(limit.tokens - spent.tokens, 0) / self._processes)
             usd = None if limit.usd is None else max(limit.usd - (spent.cost or 0.0), 0.0) / self._processes
-            answered = {"answered": True} if name in self._answered else {}
-            quotas[name] = json.dumps({"tokens": tokens, "usd": usd, "number": self._quotas, **answered})
+            quotas[name] = json.dumps(asdict(Quota(tokens, usd, self._quotas, name in self._answered)))
         return quotas
 
     def fetch(self) -> None:
         """Count what the processes have reported."""
         if self.spent:  # else there is nobody to report
-            self.count(map(Spent.from_json, self.reports()))
+            self.count(msgspec.json.decode(report, type=Spent) for report in self.reports())
 
     def count(self, reports: Iterable[Spent]) -> None:
         """Add what the processes have spent; it is on the disk from here on, unless that is full."""
@@ -252,4 +245,4 @@ class EndpointPlayer(ApiPlayer):
     def report(self) -> str:
         """What was spent since the last report, a ``Spent`` as JSON."""
         usage, self._unreported = self._unreported, Usage()
-        return Spent(self.name, usage, self.doubt).to_json()
+        return msgspec.json.encode(Spent(self.name, usage, self.doubt)).decode()

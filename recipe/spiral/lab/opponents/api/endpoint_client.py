@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import importlib.util
 import logging
 import math
 import random
@@ -20,6 +21,7 @@ from typing import Any, NoReturn
 
 from omegaconf import OmegaConf
 
+from ....extras import install
 from ....players.player import PlayerFailure, PlayerMisconfigured
 from ....players.records import Usage
 from ....processes.masking import secrets_of
@@ -36,7 +38,7 @@ from .answer import (
     read_usage,
     without_parts,
 )
-from .endpoint_settings import ApiSettings, check_installed
+from .endpoint_settings import ApiSettings
 
 #: Bytes that are read of an error, and of an answer besides its text; and of any answer at most.
 _FRAME = 64 * 2**10
@@ -95,12 +97,6 @@ class _HTTPError(Exception):
     def __init__(self, status: int, error: Error, headers: Mapping[str, str]) -> None:
         super().__init__(f"HTTP {status}")
         self.status, self.error, self.headers = status, error, headers
-
-
-class OutOfTime(PlayerFailure):
-    """There is no time left for another request."""
-
-    again = False
 
 
 class Unpaid(PlayerFailure):
@@ -172,7 +168,7 @@ class Client:
                 break
             if time.monotonic() + pause >= end:
                 late = f"{reason}; after {tries} no time is left of total_timeout={settings.total_timeout:g} s"
-                raise OutOfTime(self._clean(f"{settings.model}: {late}"))
+                self._fail(late, again=False)
             logger.info("%s", self._clean(f"{settings.model}: {reason}; asked again in {pause:.1f} s"))
             await asyncio.sleep(pause)
         self._fail(f"{reason}; after {tries}")
@@ -285,8 +281,10 @@ class Client:
             raise _Passing(said, _retry_after(headers), busy=True)
         self._fail(said)
 
-    def _fail(self, reason: str) -> NoReturn:
-        raise PlayerFailure(self._clean(f"{self.settings.model}: {reason}"))
+    def _fail(self, reason: str, again: bool = True) -> NoReturn:
+        failure = PlayerFailure(self._clean(f"{self.settings.model}: {reason}"))
+        failure.again = again
+        raise failure
 
     def _words(self, text: str) -> str:
         """An endpoint's words as people may see them, not too many. (The key first: a cut might leave half of it.)"""
@@ -348,7 +346,8 @@ def load_openai() -> Any:
     Raises:
         ImportError: it is not installed; the message names the extra.
     """
-    check_installed()
+    if importlib.util.find_spec("openai") is None:
+        raise ImportError(f"opponents behind an API need the openai package: {install('api')}")
     import openai
 
     for library in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import urlsplit
 
-from ....extras import install
 from ....players.player import PlayerMisconfigured
 from ....players.prompts import TEMPLATES, Template, get_template
 from ....players.records import Usage
@@ -179,12 +177,6 @@ class ApiSettings:
         if self.price_in is None or self.price_out is None:
             return None
         return (prompt_tokens * self.price_in + response_tokens * self.price_out) / 1e6
-
-
-def check_installed() -> None:
-    """Raises ``ImportError``, which says how to install it, if the client library is not there."""
-    if importlib.util.find_spec("openai") is None:
-        raise ImportError(f"opponents behind an API need the openai package: {install('api')}")
 
 
 def _require(condition: bool, message: str) -> None:

@@ -17,72 +17,49 @@ these hyperplanes and of the box's faces meet.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
+from typing import Any
 
-Vector = Sequence[Fraction]
-#: (normal, offset): the points z with normal . z + offset = 0.
-Plane = tuple[Vector, Fraction]
+import numpy as np
 
-
-@dataclass(frozen=True)
-class BoxGame:
-    """A game of this kind; ``cross`` has a row for each coordinate of x."""
-
-    constant: Fraction
-    rows: Vector
-    columns: Vector
-    cross: Sequence[Vector]
-
-    def worst(self, x: Vector) -> Fraction:
-        """The payoff of x against its best answer."""
-        answers = (min(Fraction(0), _at(plane, x)) for plane in self._changes())
-        return self.constant + _dot(self.rows, x) + sum(answers)
-
-    def _changes(self) -> list[Plane]:
-        """Where the best answer changes, one plane for each coordinate of y."""
-        return list(zip(zip(*self.cross, strict=True), self.columns, strict=True))
-
-    def solve(self) -> tuple[Fraction, tuple[Fraction, ...]]:
-        """The game's value and an optimal x. If there are several, it is the mean of the extreme ones."""
-        size = len(self.rows)
-        faces = [([Fraction(int(i == j)) for j in range(size)], Fraction(-end)) for i in range(size) for end in (0, 1)]
-        points = {point for planes in combinations([*faces, *self._changes()], size) for point in _meet(planes)}
-        worths = {point: self.worst(point) for point in points if all(0 <= z <= 1 for z in point)}
-        value = max(worths.values())
-        best = [point for point, worth in worths.items() if worth == value]
-        return value, tuple(sum(parts, Fraction(0)) / len(best) for parts in zip(*best, strict=True))
-
-    def other_side(self) -> BoxGame:
-        """The same game from the minimising player's side, with the negative payoff."""
-        return BoxGame(
-            -self.constant,
-            [-z for z in self.columns],
-            [-z for z in self.rows],
-            [[-z for z in column] for column in zip(*self.cross, strict=True)],
-        )
+#: Of fractions, with which numpy calculates exactly.
+Array = np.ndarray[Any, Any]
 
 
-def _dot(a: Vector, b: Vector) -> Fraction:
-    return sum((p * q for p, q in zip(a, b, strict=True)), Fraction(0))
+def solve(constant: Fraction, rows: Array, columns: Array, cross: Array) -> tuple[Fraction, Array]:
+    """The game's value and an optimal x. If there are several, it is the mean of the extreme ones.
+
+    For y swap the players: ``solve(-constant, -columns, -rows, -cross.T)``.
+    """
+    size = len(rows)
+    faces = [[*axis, Fraction(end)] for axis in np.eye(size, dtype=int) * Fraction(1) for end in (0, 1)]
+    changes = np.column_stack([cross.T, -columns])
+    points = {point for planes in combinations([*faces, *changes], size) for point in _meet(planes)}
+    inside = [np.array(point) for point in points if all(0 <= z <= 1 for z in point)]
+    worths = [worst(x, constant, rows, columns, cross) for x in inside]
+    value = max(worths)
+    best = np.array([x for x, worth in zip(inside, worths, strict=True) if worth == value])
+    return value, best.mean(axis=0)
 
 
-def _at(plane: Plane, point: Vector) -> Fraction:
-    return _dot(plane[0], point) + plane[1]
+def worst(x: Array, constant: Fraction, rows: Array, columns: Array, cross: Array) -> Fraction:
+    """The payoff of x against its best answer."""
+    return constant + rows @ x + np.minimum(0, columns + x @ cross).sum()
 
 
-def _meet(planes: Sequence[Plane]) -> list[tuple[Fraction, ...]]:
-    """The point where as many planes as dimensions meet, by Gauss-Jordan elimination; [] if there is no such."""
-    table = [[*normal, -offset] for normal, offset in planes]
+def _meet(planes: Sequence[Sequence[Fraction]]) -> list[tuple[Fraction, ...]]:
+    """The point where as many planes as dimensions meet, by Gauss-Jordan elimination; [] if there is no such.
+
+    A plane is [*normal, offset], for the points z with normal . z = offset.
+    """
+    table = np.array(planes)
     for i in range(len(table)):
-        pivot = next((row for row in table[i:] if row[i]), None)
-        if pivot is None:
+        pivot = i + int(np.argmax(table[i:, i] != 0))
+        if not table[pivot, i]:
             return []
-        table.remove(pivot)
-        table.insert(i, [z / pivot[i] for z in pivot])
-        table = [
-            row if k == i else [z - row[i] * p for z, p in zip(row, table[i], strict=True)]
-            for k, row in enumerate(table)
-        ]
-    return [tuple(row[-1] for row in table)]
+        table[[i, pivot]] = table[[pivot, i]]
+        table[i] /= table[i, i]
+        others = np.arange(len(table)) != i
+        table[others] -= np.outer(table[others, i], table[i])
+    return [tuple(table[:, -1])]

@@ -19,8 +19,10 @@ from fractions import Fraction
 from functools import cache
 from itertools import permutations
 
+import numpy as np
+
 from ....games.kuhn_poker import BET, CALL, CARDS, CHECK, FOLD, KuhnPoker
-from .box_game import BoxGame
+from .box_game import solve
 
 #: Alpha may be any number from 0 to this.
 LARGEST_ALPHA = Fraction(1, 3)
@@ -101,11 +103,10 @@ def _solve(worth: dict[int, Fraction]) -> tuple[Fraction, Stage]:
 
     # The payoff is linear in each probability, so its coefficients are differences between certain choices.
     constant = payoff(*_ones())
-    single = [payoff(*_ones(i)) - constant for i in range(5)]
-    cross = [[payoff(*_ones(i, j)) - constant - single[i] - single[j] for j in (3, 4)] for i in range(3)]
-    game = BoxGame(constant, single[:3], single[3:], cross)
-    value, starter = game.solve()
-    _, other = game.other_side().solve()
+    single = np.array([payoff(*_ones(i)) - constant for i in range(5)])
+    cross = np.array([[payoff(*_ones(i, j)) - constant - single[i] - single[j] for j in (3, 4)] for i in range(3)])
+    value, starter = solve(constant, single[:3], single[3:], cross)
+    _, other = solve(-constant, -single[3:], -single[:3], -cross.T)
     return value, Stage(*starter, *other)
 
 
