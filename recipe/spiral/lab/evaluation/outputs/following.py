@@ -47,7 +47,9 @@ def follow(
     start, interval = (int(entry.pop(key, None) or 0) for key in ("start", "interval"))
     name, checkpoints = str(entry.get("name") or run_dir.name), folder_of(run_dir)
     # Checkpoints of an earlier start count for the interval, even if the run has removed them since.
-    begun, seen = {int(path.name[len(_STEP) :]) for path in settings.eval_dir.glob(f"{_STEP}*")}, set[int]()
+    names = (path.name[len(_STEP) :] for path in settings.eval_dir.glob(f"{_STEP}*"))
+    # An earlier version exported the checkpoints into step_<number>-weights.
+    begun, seen = {int(number) for number in names if number.isdigit()}, set[int]()
     while True:
         # In this order, so that the checkpoint that the run saves last is not missed.
         trained, there = is_in_use(run_dir), steps(checkpoints)
@@ -61,7 +63,8 @@ def follow(
                     show(f"step {step}: its evaluation was begun, and the run has removed the checkpoint since")
                 continue
             try:
-                evaluate(settings.model_copy(update={"policies": [{**entry, "step": step}], "eval_dir": own}))
+                changes = {"policies": [{**entry, "step": step}], "eval_dir": own, "cache_dir": settings.cache}
+                evaluate(settings.model_copy(update=changes))
             except (ValueError, OSError):
                 if step in steps(checkpoints):
                     raise
