@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -14,7 +12,6 @@ from ....extras import install
 from ....players.prompts import Template, Tokenizer, general_template
 from ...graders.question import Question
 from ..parsing import Count, Number, Section, Temperature, checked, parse
-from .answers import sample_seed
 from .catalog import SAMPLING, BenchmarkName, get_benchmark
 from .data import load
 
@@ -42,16 +39,6 @@ class Entry(Section):
     temperature: Temperature = SAMPLING["temperature"]
     top_p: Annotated[Number, Field(gt=0, le=1)] = SAMPLING["top_p"]
     max_tokens: Count | None = None
-
-
-@dataclass(frozen=True)
-class AnswerRequest:
-    """An answer that is wanted: the ``number``-th sample (from 0) of a question, sampled with ``seed``."""
-
-    entry: Entry
-    question: Question
-    number: int
-    seed: int
 
 
 def parse_entries(entries: Any) -> list[Entry]:
@@ -87,20 +74,6 @@ def questions_of(entry: Entry) -> list[Question]:
     except ValueError as error:
         # Its messages name the settings of an evaluation.
         raise ValueError(f"{SETTING}: {entry.id}: {str(error).replace('benchmarks.', '')}") from error
-
-
-def requests_of(entries: Sequence[Entry], seed: int) -> list[AnswerRequest]:
-    """All answers that are wanted: benchmark by benchmark, question by question; the same at every validation.
-
-    Raises:
-        ValueError, ImportError: as ``questions_of``.
-    """
-    return [
-        AnswerRequest(entry, question, number, sample_seed(seed, question, number))
-        for entry in entries
-        for question in questions_of(entry)
-        for number in range(entry.samples)
-    ]
 
 
 def check_entries(config: DictConfig) -> None:
