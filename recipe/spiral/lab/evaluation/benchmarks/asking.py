@@ -30,7 +30,7 @@ def load_questions(settings: Benchmarks) -> list[Question]:
 
     Raises:
         ValueError: there are none, or they cannot be read.
-        ImportError: a package is missing, the one that judges answers included.
+        ImportError: the package that judges answers is missing.
     """
     if settings.names and importlib.util.find_spec("math_verify") is None:
         raise ImportError(f"benchmarks.names: answers are judged by math-verify: {install('math')}")

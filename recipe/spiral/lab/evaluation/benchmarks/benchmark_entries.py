@@ -67,7 +67,6 @@ def questions_of(entry: Entry) -> list[Question]:
 
     Raises:
         ValueError: there are none; the message says which file to put where.
-        ImportError: a package is missing; the message names the extra.
     """
     try:
         return load(entry.id, entry.path, entry.limit)
