@@ -281,6 +281,11 @@ def test_bad_entries_are_refused(tmp_path: Path, entry: Any, told: str) -> None:
     assert str(error.value).startswith("policies: ") and str(named) in str(error.value)
 
 
+def test_no_name_breaks_a_table(tmp_path: Path) -> None:
+    names = [policy.name for policy in parse([{"kind": "random", "name": f"{n}\n\x1b[31m"} for n in "ab"], tmp_path)]
+    assert len(set(names)) == 2 and "".join(names).isprintable()
+
+
 def test_names_are_taken_once(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="random is there twice"):
         parse(["random", "random"], tmp_path)
