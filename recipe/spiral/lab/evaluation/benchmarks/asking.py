@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,11 +10,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ....extras import install
 from ....players.player import PromptTooLong
 from ....players.policy import Generate
 from ....players.prompts import Template, general_template
 from ...database import Database
+from ...graders.grading import check_installed
 from ...graders.question import Question
 from ..matches.loop import for_each
 from ..matches.store import OtherEvaluation, differences
@@ -32,8 +31,8 @@ def load_questions(settings: Benchmarks) -> list[Question]:
         ValueError: there are none, or they cannot be read.
         ImportError: the package that judges answers is missing.
     """
-    if settings.names and importlib.util.find_spec("math_verify") is None:
-        raise ImportError(f"benchmarks.names: answers are judged by math-verify: {install('math')}")
+    if settings.names:
+        check_installed("benchmarks.names")
     names = dict.fromkeys(settings.names)
     return [question for name in names for question in load(name, settings.path, settings.limit)]
 

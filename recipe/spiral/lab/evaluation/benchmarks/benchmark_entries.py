@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Annotated, Any
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
 
-from ....extras import install
 from ....players.prompts import Template, Tokenizer, general_template
+from ...graders.grading import check_installed
 from ...graders.question import Question
 from ..parsing import Count, Number, Section, Temperature, checked, parse
 from .catalog import SAMPLING, BenchmarkName, get_benchmark
@@ -79,7 +78,7 @@ def check_entries(config: DictConfig) -> None:
     """See that the questions are there and can be judged.
 
     Raises:
-        ValueError: they cannot; the message names the setting and what to do.
+        ValueError, ImportError: they cannot; the message names the setting and what to do.
     """
     entries = parse_entries(config.validation.benchmarks)
     longest = config.data.max_response_length
@@ -90,12 +89,8 @@ def check_entries(config: DictConfig) -> None:
                 f"data.max_response_length={longest}; lower it, or raise that"
             )
         _template(entry, config)
-    math = any(get_benchmark(entry.id).kind == "math" for entry in entries)
-    if math and importlib.util.find_spec("math_verify") is None:
-        raise ValueError(
-            f"{SETTING}: the answers of math benchmarks are judged by math-verify, which is not installed: "
-            f"{install('math')}"
-        )
+    if any(get_benchmark(entry.id).kind == "math" for entry in entries):
+        check_installed(SETTING)
     for entry in entries:
         questions_of(entry)
 
