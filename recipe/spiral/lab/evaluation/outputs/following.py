@@ -6,8 +6,6 @@ is only read: the evaluation can use other devices, or another machine that sees
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,10 +15,10 @@ from typing import Any
 from ....processes.launch import is_in_use
 from ....storage.checkpoints import config_file, folder_of, steps
 from ....storage.disk import write_whole
-from ...csv_cell import in_table
 from ..settings import Refused, Settings
 from .points import points_of
 from .results import RESULTS
+from .sheets import to_csv
 from .tables import aligned
 
 CURVES = "curves.csv"
@@ -113,10 +111,8 @@ def curves(folder: Path, run: str, show: Callable[[str], None]) -> str:
     if not points:
         return "no checkpoint has been measured yet"
     names = list(dict.fromkeys(name for point in points for name in point.measures))
-    sheet = io.StringIO(newline="")
-    rows = [[point.step, *(point.measures.get(name, "") for name in names)] for point in points]
-    csv.writer(sheet).writerows([["step", *map(in_table, names)], *rows])
-    write_whole(folder / CURVES, sheet.getvalue())
+    rows = [{"step": point.step} | {name: point.measures.get(name) for name in names} for point in points]
+    write_whole(folder / CURVES, to_csv(rows))
     printed = [name for name in names if name.endswith(_PRINTED)]
     cells = [[f"{point.step}", *(_cell(point.measures.get(name)) for name in printed)] for point in points]
     return aligned([["step", *printed], *cells])
