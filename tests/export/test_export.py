@@ -362,14 +362,6 @@ def test_alpha_is_what_was_trained_with(one_rank: Path, tmp_path: Path, capsys: 
     assert "LoRA's alpha is not known" in capsys.readouterr().err
 
 
-def test_an_adapter_without_peft(
-    one_rank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "peft", None)
-    assert main([str(one_rank / "lora"), str(tmp_path / "out")]) == 2
-    assert "pip install peft" in capsys.readouterr().err
-
-
 def test_layers_that_were_left_out_stay_left_out(one_rank: Path) -> None:
     huggingface = checkpoint(one_rank / "untied") / "actor" / "huggingface"
     both = {f"model.layers.{layer}.self_attn.q_proj" for layer in (0, 1)}

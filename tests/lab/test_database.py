@@ -59,18 +59,6 @@ def test_rows_by_key_in_the_order_in_which_they_came(tmp_path: Path) -> None:
         }
 
 
-def test_a_transaction_is_whole_or_nothing(tmp_path: Path) -> None:
-    with opened(tmp_path) as database:
-        table = database.table("games")
-        with pytest.raises(KeyError), database.transaction():
-            table.add("a", value=1)
-            raise KeyError
-        assert table.get("a") is None
-        with database.transaction():
-            table.add("a", value=2)
-        assert table.get("a") == 2
-
-
 def test_a_closed_database_is_one_plain_file(tmp_path: Path) -> None:
     """Without SQLite's files beside it, it can be copied, and read from a disk that cannot be written."""
     content = filled(tmp_path, 3)

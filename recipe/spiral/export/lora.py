@@ -31,6 +31,8 @@ class Adapter:
         lora = {name: weight for name, weight in weights.items() if "lora_" in name}
         if not lora:
             return None
+        from peft import LoraConfig
+
         for key in ("lora_adapter_path", "target_parameters"):
             if source.setting(f"actor_rollout_ref.model.{key}"):
                 raise ExportError(f"actor_rollout_ref.model.{key} was set for this run: not supported by the export")
@@ -44,7 +46,7 @@ class Adapter:
             renamed[name.replace(".default", "")] = weight
         if len(ranks) != 1:
             raise ExportError(f"the LoRA weights have ranks {sorted(ranks)}: must have one")
-        config = import_peft().LoraConfig(
+        config = LoraConfig(
             r=ranks.pop(),
             lora_alpha=_alpha(source),
             target_modules=_targets(modules, source.huggingface),
@@ -58,7 +60,8 @@ class Adapter:
     def merged(self, source: Source, weights: Weights) -> Any:
         """The model with the adapter added to its weights. Raises ExportError: the checkpoint holds only the adapter,
         or the adapter does not fit the model."""
-        peft = import_peft()
+        import peft
+
         model = base_model(source, weights)
         if model is None:
             raise ExportError(
@@ -86,18 +89,11 @@ def base_model(source: Source, weights: Weights) -> Any | None:
 
 def adapter_weights(model: Any) -> Weights:
     """A PEFT model's adapter, with the names of PEFT's files."""
+    from peft import get_peft_model_state_dict
+
     # By default, PEFT asks the hub whether the base model's embeddings were resized.
-    state: Weights = import_peft().get_peft_model_state_dict(model, save_embedding_layers=False)
+    state: Weights = get_peft_model_state_dict(model, save_embedding_layers=False)
     return state
-
-
-def import_peft() -> Any:
-    """The package; raises ExportError if it is not installed."""
-    try:
-        import peft
-    except ImportError as error:
-        raise ExportError("the checkpoint holds LoRA weights, and peft is not installed: pip install peft") from error
-    return peft
 
 
 def _alpha(source: Source) -> int:

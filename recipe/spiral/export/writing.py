@@ -15,7 +15,7 @@ from ..processes.terminal import visible
 from ..storage.checkpoints import EXPORTED, read_state
 from ..storage.disk import read_small, unwritable
 from ..storage.manifest import MANIFEST, TEXTS
-from .lora import Adapter, adapter_weights, base_model, import_peft
+from .lora import Adapter, adapter_weights, base_model
 from .source import ExportError, Source
 from .weights import DTYPES, Weights, check_finite, empty_model
 
@@ -182,7 +182,8 @@ def verify_model(folder: Path, model: Any) -> Any:
 def verify_adapter(folder: Path, adapter: Adapter, source: Source, weights: Weights) -> Any | None:
     """The model with the adapter as PEFT reads it from ``folder``; None if the checkpoint holds no base model. Raises
     Different: the adapter is not what the checkpoint holds."""
-    peft = import_peft()
+    import peft
+
     base = base_model(source, weights)
     some = base if base is not None else empty_model(source.huggingface).to_empty(device="cpu")
     model = peft.PeftModel.from_pretrained(some, folder, autocast_adapter_dtype=False)

@@ -73,9 +73,8 @@ class Database:
         if not there and read_only:
             raise FileNotFoundError(f"{self.file}: holds nothing yet")
         if not there:
-            with self.transaction():
-                for _, statement in sorted(wanted):
-                    self._connection.execute(statement.decode())
+            statements = "".join(f"{statement.decode()};" for _, statement in sorted(wanted))
+            self._connection.executescript(f"BEGIN IMMEDIATE; {statements} COMMIT")
         elif there != wanted:
             names = ", ".join(sorted({name.decode(errors="replace") for name, _ in there ^ wanted}))
             raise DamagedDatabase(self._damage(f"the tables {names} are not those of this program"))
@@ -86,18 +85,6 @@ class Database:
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> sqlite3.Cursor:
         with self.errors():
             return self._connection.execute(statement, parameters)
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All that the block adds is there afterwards, or nothing of it."""
-        self.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            with suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
-            raise
-        self.execute("COMMIT")
 
     @contextmanager
     def errors(self) -> Iterator[None]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from ..checks.errors import ConfigError, require, written
-from ..extras import install
+from ..lab.graders.grading import check_installed
 from ..players.prompts import Tokenizer, general_template
 from ..spin.response_scores import BOXED, FunctionScorer
 from ..spin.training_questions import load_questions
@@ -51,11 +50,7 @@ def check_questions(config: DictConfig) -> None:
     )
     grader = config.questions.grader
     if grader == BOXED:
-        require(
-            importlib.util.find_spec("math_verify") is not None,
-            f"questions.grader={BOXED}: answers are judged by math-verify, which is not installed: "
-            f"{install('math')}; or name a function of yours, module:function",
-        )
+        check_installed(f"questions.grader={BOXED}", "; or name a function of yours, module:function")
         return
     require(
         ":" in grader,

@@ -91,7 +91,6 @@ def load_questions(files: str | Iterable[str], setting: str) -> list[TrainingQue
     Raises:
         ValueError: a file is not there, cannot be read or is empty; or a row has no question or no answer. The message
             names the file and the row.
-        ImportError: a package is missing; the message names the extra.
     """
     paths = [Path(file).expanduser() for file in ([files] if isinstance(files, str) else files)]
     questions = []

@@ -74,11 +74,10 @@ def run(config: DictConfig) -> int:
         DamagedDatabase,
         OmegaConfBaseException,
         PlayerMisconfigured,
+        Refused,
         UnfitArguments,
     ) as error:
         return fail(error, status=2)
-    except Refused as error:
-        return fail(error.__cause__ or error, status=2)
     except KeyboardInterrupt as error:
         return fail(f"interrupted by {interrupted_by(error)}; the same command goes on with what is left", 130)
     except PromptTooLong as error:

@@ -14,12 +14,14 @@ from typing import Any
 from tqdm import tqdm
 
 from ...rollouts.end_tokens import end_tokens
+from ..graders.grading import Grader
 from ..graders.question import Question
 from ..opponents.api.endpoint_settings import ApiSettings
 from ..opponents.api.first_question import ask_once
 from ..opponents.budgets import API
 from .benchmarks import asking
 from .benchmarks.asking import Answers
+from .benchmarks.benchmark_metrics import judge
 from .benchmarks.table import table
 from .exploitability import exploitability_metrics as metrics
 from .exploitability.exploitability_metrics import Metrics
@@ -278,7 +280,8 @@ class Evaluation:
             self.show("judging the answers to the benchmarks")
         wanted = settings.benchmarks.samples
         answered = {name: answers.of(self.questions, wanted) for name, answers in self._answers.items()}
-        scores = asking.scores_of(self.questions, answered)
+        with Grader() as grader:
+            scores = {name: judge(self.questions, samples, grader)[1] for name, samples in answered.items()}
         notes = [*self.left_out]
         notes += self._missing()
         if too_long := sum(result.prompt_too_long.count for result in summary.results if result.role is None):

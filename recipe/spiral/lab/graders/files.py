@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-
-from ...extras import install
 
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 
@@ -18,7 +15,6 @@ def read_rows(file: Path) -> Iterator[Mapping[str, Any]]:
     """The rows of a file, by how its name ends.
 
     Raises:
-        ImportError: it is a parquet file, and pyarrow is not installed.
         ValueError: it cannot be read; the message says where.
     """
     try:
@@ -56,11 +52,8 @@ def _rows(file: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        mend = f"{install('math')}; or write it as .jsonl"
-        raise ImportError(f"{file}: parquet needs the package pyarrow: {mend}") from error
+    from pyarrow import parquet
+
     try:
         for batch in parquet.ParquetFile(file).iter_batches():
             yield from batch.to_pylist(maps_as_pydicts="lossy")

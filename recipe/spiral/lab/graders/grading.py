@@ -56,6 +56,13 @@ class Verdict:
     answer: str | None = None
 
 
+def check_installed(setting: str, otherwise: str = "") -> None:
+    """Raises ImportError: math-verify is not installed, which ``setting`` needs; ``otherwise`` is another mend."""
+    if importlib.util.find_spec("math_verify") is None:
+        what = f"{setting}: answers are judged by math-verify, which is not installed"
+        raise ImportError(f"{what}: {install('math')}{otherwise}")
+
+
 class Grader:
     """Judges answers in up to ``workers`` processes, which are started when they are first needed.
 
@@ -104,8 +111,7 @@ class Grader:
             return "right"
         if _WHOLE.fullmatch(reference) and _WHOLE.fullmatch(answer):
             return "right" if int(reference) == int(answer) else "wrong"
-        if importlib.util.find_spec("math_verify") is None:
-            raise ImportError(f"math-verify judges the answers of math benchmarks: {install('math')}")
+        check_installed("math benchmarks")
         said = self._judges.ask([reference, answer], self._seconds * _CLOCK)
         if "said" not in said:
             return str(said.get("failed", CRASH))

@@ -36,7 +36,6 @@ class Transformers:
 
     Raises:
         ValueError: transformers cannot load it.
-        ImportError: an adapter, and peft is not installed.
     """
 
     def __init__(

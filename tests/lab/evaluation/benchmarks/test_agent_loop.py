@@ -12,9 +12,9 @@ from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral.lab.evaluation.benchmarks.answers import Reply
-from recipe.spiral.lab.evaluation.benchmarks.benchmark_entries import AnswerRequest, Entry
+from recipe.spiral.lab.evaluation.benchmarks.benchmark_entries import Entry
 from recipe.spiral.lab.evaluation.benchmarks.question_loop import QuestionAgentLoop
-from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import with_questions
+from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import ValidationBenchmarks
 from recipe.spiral.lab.graders.question import Question
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel as game_channel
@@ -41,7 +41,9 @@ def model(tmp_path: Path) -> str:
 
 
 def row(entry: Entry | None = None, number: int = 0, question: Question = QUESTION) -> dict[str, Any]:
-    (made,) = with_questions([], [AnswerRequest(entry or Entry(id="math500"), question, number, 77 + number)], 5)
+    asking = ValidationBenchmarks([], 5)
+    asking.asked = [(entry or Entry(id="math500"), question, number)]
+    (made,) = asking.rows([])
     return {**made, "uid": "u", "session_id": 0, "global_steps": 4}
 
 
@@ -82,10 +84,12 @@ def test_an_answer_reaches_the_trainer_and_leaves_no_rows(model: str) -> None:
 
 def test_it_is_sampled_as_its_row_says_whatever_the_games_are(model: str) -> None:
     engine = Engine(lambda seed: "\\boxed{1}")
-    ask(engine, model, row(Entry(id="math500", temperature=0.7, top_p=0.9, max_tokens=12), number=3))
+    given = row(Entry(id="math500", temperature=0.7, top_p=0.9, max_tokens=12), number=3)
+    ask(engine, model, given)
     ask(engine, model, row())
     own, papers = engine.calls
-    assert (own["temperature"], own["top_p"], own["top_k"], own["max_tokens"], own["seed"]) == (0.7, 0.9, -1, 12, 80)
+    assert (own["temperature"], own["top_p"], own["top_k"], own["max_tokens"]) == (0.7, 0.9, -1, 12)
+    assert own["seed"] == given["sampling"]["seed"]
     assert (papers["temperature"], papers["top_p"], papers["max_tokens"]) == (0.6, 0.95, RESPONSE_LENGTH)
     assert own["logprobs"] is False
 

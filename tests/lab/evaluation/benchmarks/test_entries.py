@@ -13,8 +13,8 @@ from recipe.spiral.lab.evaluation.benchmarks.benchmark_entries import (
     general_template,
     parse_entries,
     questions_of,
-    requests_of,
 )
+from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import ValidationBenchmarks
 from recipe.spiral.players.seeds import derive_seed
 
 
@@ -64,17 +64,18 @@ def test_a_bad_entry_is_named(entries: Any, message: str) -> None:
 
 
 def test_every_sample_is_asked_for_with_the_seed_that_an_evaluation_gives_it(data: Path) -> None:
-    asked = requests_of(parse_entries([{"id": "math500", "path": str(data), "samples": 2}]), 5)
-    assert [(one.question.id, one.number) for one in asked] == [(f"q{q}", n) for q in range(5) for n in (0, 1)]
-    assert [one.seed for one in asked] == [
-        derive_seed("benchmark", 5, "math500", f"q{q}", n) for q in range(5) for n in (0, 1)
+    asking = ValidationBenchmarks([{"id": "math500", "path": str(data), "samples": 2}], 5)
+    assert [(question.id, number) for _, question, number in asking.asked] == [
+        (f"q{q}", n) for q in range(5) for n in (0, 1)
     ]
-    assert len({one.seed for one in asked}) == 10
+    seeds = [row["sampling"]["seed"] for row in asking.rows([])]
+    assert seeds == [derive_seed("benchmark", 5, "math500", f"q{q}", n) for q in range(5) for n in (0, 1)]
+    assert len(set(seeds)) == 10
 
 
 def test_a_limit_takes_so_many(data: Path) -> None:
-    asked = requests_of([Entry(id="math500", path=str(data), limit=2)], 5)
-    assert len({one.question.id for one in asked}) == len(asked) == 2
+    questions = questions_of(Entry(id="math500", path=str(data), limit=2))
+    assert len({question.id for question in questions}) == len(questions) == 2
 
 
 def test_data_that_is_not_there_is_named_by_the_runs_setting(tmp_path: Path) -> None:

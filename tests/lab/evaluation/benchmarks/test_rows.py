@@ -5,30 +5,28 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from recipe.spiral.lab.evaluation.benchmarks.benchmark_entries import AnswerRequest, Entry
-from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import with_questions
+from recipe.spiral.lab.evaluation.benchmarks.benchmark_entries import Entry
+from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import ValidationBenchmarks
 from recipe.spiral.lab.graders.question import Question
 from recipe.spiral.players.seats import Seat
-from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.players.seeds import GameKey, derive_seed
 from recipe.spiral.rollouts.schedule import GameShare, training_row, validation_rows
 
 MATH = Question("math500", "a", "math", "Half of one?", "\\frac{1}{2}")
 CHOICE = Question("gpqa", "b", "choice", "Which?", "B", ("red", "green"))
 ENTRY = Entry(id="math500", max_tokens=7, template="qwen3")
-ASKED = [
-    AnswerRequest(ENTRY, MATH, 0, 11),
-    AnswerRequest(ENTRY, MATH, 1, 12),
-    AnswerRequest(Entry(id="gpqa"), CHOICE, 0, 13),
-]
+ASKING = ValidationBenchmarks([], 5)
+ASKING.asked = [(ENTRY, MATH, 0), (ENTRY, MATH, 1), (Entry(id="gpqa"), CHOICE, 0)]
+SEEDS = [derive_seed("benchmark", 5, question.benchmark, question.id, number) for _, question, number in ASKING.asked]
 GAMES = validation_rows([("random", [GameShare("Nim")])], 5, 2)
 
 
 def test_a_row_is_an_answer_with_its_own_sampling() -> None:
-    rows = with_questions(GAMES, ASKED, 5)[len(GAMES) :]
+    rows = ASKING.rows(GAMES)[len(GAMES) :]
     assert [row["sampling"] for row in rows] == [
-        {"seed": 11, "temperature": 0.6, "top_p": 0.95, "max_tokens": 7},
-        {"seed": 12, "temperature": 0.6, "top_p": 0.95, "max_tokens": 7},
-        {"seed": 13, "temperature": 0.6, "top_p": 0.95, "max_tokens": None},
+        {"seed": SEEDS[0], "temperature": 0.6, "top_p": 0.95, "max_tokens": 7},
+        {"seed": SEEDS[1], "temperature": 0.6, "top_p": 0.95, "max_tokens": 7},
+        {"seed": SEEDS[2], "temperature": 0.6, "top_p": 0.95, "max_tokens": None},
     ]
     assert [row["data_source"] for row in rows] == ["benchmark/math500"] * 2 + ["benchmark/gpqa"]
     assert [row["prompt"]["template"] for row in rows] == ["qwen3", "qwen3", ""]
@@ -39,7 +37,7 @@ def test_a_row_is_an_answer_with_its_own_sampling() -> None:
 
 
 def test_a_row_is_launched_under_a_key_that_is_no_games() -> None:
-    rows = with_questions(GAMES, ASKED, 5)
+    rows = ASKING.rows(GAMES)
     keys = [GameKey(**row["key"]) for row in rows]
     assert [(key.split, key.index) for key in keys] == [("val", i) for i in range(4)] + [
         ("question", i) for i in range(3)
@@ -49,7 +47,7 @@ def test_a_row_is_launched_under_a_key_that_is_no_games() -> None:
 
 
 def test_beside_games_all_have_the_same_columns_of_the_same_kinds() -> None:
-    rows = with_questions(GAMES, ASKED, 5)
+    rows = ASKING.rows(GAMES)
     assert len({tuple(sorted(row)) for row in rows}) == 1
     for column in rows[0]:
         assert len({type(row[column]) for row in rows}) == 1, column
@@ -59,7 +57,7 @@ def test_beside_games_all_have_the_same_columns_of_the_same_kinds() -> None:
 
 
 def test_games_are_sampled_as_verl_says() -> None:
-    rows = with_questions(GAMES, [], 5)
+    rows = ValidationBenchmarks([], 5).rows(GAMES)
     assert [{name: value for name, value in row.items() if name != "sampling"} for row in rows] == GAMES
     assert {value for row in rows for value in row["sampling"].values()} == {None}
 

@@ -11,25 +11,21 @@ from typing import Any
 import pytest
 
 from recipe.spiral.lab.evaluation.benchmarks.answers import Reply, Sample
-from recipe.spiral.lab.evaluation.benchmarks.benchmark_entries import AnswerRequest, Entry
+from recipe.spiral.lab.evaluation.benchmarks.benchmark_entries import Entry
 from recipe.spiral.lab.evaluation.benchmarks.benchmark_metrics import judge
 from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import ValidationBenchmarks, benchmark_metrics
 from recipe.spiral.lab.graders.grading import Grader
 from recipe.spiral.lab.graders.question import Question
 from recipe.spiral.players.intervals import wilson
-from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.players.seeds import GameKey, derive_seed
 from recipe.spiral.storage.record_writer import AnswerFolder
 
 MATH = Entry(id="math500", samples=2)
 #: Whole numbers and letters need no process to judge them.
 QUESTIONS = [Question("math500", f"q{number}", "math", "How many?", str(number)) for number in range(2)]
 CHOICE = Question("gpqa", "g", "choice", "Which?", "B", ("red", "green"))
-ASKED = [
-    AnswerRequest(MATH, question, number, 10 * place + number)
-    for place, question in enumerate(QUESTIONS)
-    for number in (0, 1)
-]
-ASKED.append(AnswerRequest(Entry(id="gpqa"), CHOICE, 0, 99))
+ASKED = [(MATH, question, number) for question in QUESTIONS for number in (0, 1)]
+ASKED.append((Entry(id="gpqa"), CHOICE, 0))
 REPLIES = [
     Reply("\\boxed{0}", 4, False),
     Reply("\\boxed{7}", 6, False),
@@ -39,10 +35,12 @@ REPLIES = [
 ]
 
 
-def judged(asked: list[AnswerRequest], replies: list[Reply]) -> tuple[list[dict[str, Any]], dict[str, float]]:
+def judged(
+    asked: list[tuple[Entry, Question, int]], replies: list[Reply]
+) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """As a run's validation has them."""
-    asking = object.__new__(ValidationBenchmarks)
-    asking.requests = asked
+    asking = ValidationBenchmarks([], 5)
+    asking.asked = asked
     keys = (GameKey("question", 0, 0, place) for place in range(len(replies)))
     return asking.judge({key: asdict(reply) for key, reply in zip(keys, replies, strict=True)})
 
@@ -89,11 +87,8 @@ def test_answers_are_kept_with_their_verdicts(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert file.name == "step_000040.jsonl"
     assert [(row["benchmark"], row["question"], row["number"], row["seed"]) for row in rows] == [
-        ("math500", "q0", 0, 0),
-        ("math500", "q0", 1, 1),
-        ("math500", "q1", 0, 10),
-        ("math500", "q1", 1, 11),
-        ("gpqa", "g", 0, 99),
+        (*question, derive_seed("benchmark", 5, *question))
+        for question in [*(("math500", f"q{q}", n) for q in (0, 1) for n in (0, 1)), ("gpqa", "g", 0)]
     ]
     assert [row["reason"] for row in rows] == ["right", "wrong", "no answer", "wrong", "right"]
     assert [row["correct"] for row in rows] == [True, False, False, False, True]

@@ -80,12 +80,6 @@ def test_a_record_says_which_game_it_is() -> None:
         GameId.of(record(0))
 
 
-@pytest.mark.parametrize("name", ["", " a", "a\nb", "\x1b[31m"])
-def test_names_that_would_break_tables_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="no name of a policy"):
-        MatchUp(name, "random", "Nim")
-
-
 def test_a_cross_is_everybody_against_every_opponent() -> None:
     assert cross(["a", "b"], ["random"], ["Nim", "Snake"]) == (
         MatchUp("a", "random", "Nim"),

@@ -66,6 +66,7 @@ class Evaluations:
         step = entry["step"]
         self.asked.append(entry)
         assert told.eval_dir.name == f"step_{step:06d}"
+        assert told.cache == told.eval_dir.parents[1] / "eval-weights", "one cache beside eval_dir"
         told.eval_dir.mkdir(parents=True, exist_ok=True)
         shares = {outcome: {"value": step / 100} for outcome in ("win", "draw", "loss", "invalid")}
         run = entry.get("name", "run")
@@ -144,6 +145,7 @@ def test_a_second_start_knows_of_the_first(tmp_path: Path, training: Training) -
     follow(settings(tmp_path, policies=[entry]), first)
     training.remove(10)
     (tmp_path / "eval" / "step_000013").mkdir()  # was begun when it was killed
+    (tmp_path / "eval" / "step_000010-weights").mkdir()  # where an earlier version exported to
     training.save(20)
     second = Evaluations()
     text = follow(settings(tmp_path, policies=[entry]), second, show=told.append)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
 
 from recipe.spiral.lab.evaluation.matches import loop
@@ -246,6 +247,7 @@ def test_one_weight_far_inside_a_large_file_may_differ_but_training_changes_all(
         ({"kind": "model"}, "needs a path"),
         ({"kind": "run", "path": "/no/such"}, "there is no such folder"),
         ("/no/such", "there is no such folder"),
+        ("outputs/no/such", "there is no such folder"),
         ({"path": "{model}", "depth": 3}, "depth: unknown for kind 'auto'"),
         ({"path": "{model}", "template": "qwen33"}, "qwen33"),
         ({"path": "{model}", "games": "TicTacToe"}, "must be a list of games"),
@@ -279,14 +281,23 @@ def test_bad_entries_are_refused(tmp_path: Path, entry: Any, told: str) -> None:
     assert str(error.value).startswith("policies: ") and str(named) in str(error.value)
 
 
+def test_no_name_breaks_a_table(tmp_path: Path) -> None:
+    names = [policy.name for policy in parse([{"kind": "random", "name": f"{n}\n\x1b[31m"} for n in "ab"], tmp_path)]
+    assert len(set(names)) == 2 and "".join(names).isprintable()
+
+
 def test_names_are_taken_once(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="random is there twice"):
         parse(["random", "random"], tmp_path)
 
 
 def test_a_name_that_the_hub_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(ValueError, match="no such folder, and the hub gave no model"):
+    def download(name: str, **_: object) -> str:
+        raise ConnectionError("no such model")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    told = "nobody/nothing-at-all: is no folder here, and could not be had from the hub: no such model"
+    with pytest.raises(ValueError, match=told):
         parse(["nobody/nothing-at-all"], tmp_path)
 
 

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from tqdm import tqdm
 
-from ....extras import install
 from ....players.player import PromptTooLong
 from ....players.policy import Generate
 from ....players.prompts import Template, general_template
 from ...database import Database
-from ...graders.grading import Grader
+from ...graders.grading import check_installed
 from ...graders.question import Question
 from ..matches.loop import for_each
 from ..matches.store import OtherEvaluation, differences
 from ..policies.evaluated_policy import Policy
 from ..settings import Benchmarks, Settings
 from .answers import Sample, reply_to, sample_seed
-from .benchmark_metrics import Score, judge
 from .data import load
 
 
@@ -32,10 +29,10 @@ def load_questions(settings: Benchmarks) -> list[Question]:
 
     Raises:
         ValueError: there are none, or they cannot be read.
-        ImportError: a package is missing, the one that judges answers included.
+        ImportError: the package that judges answers is missing.
     """
-    if settings.names and importlib.util.find_spec("math_verify") is None:
-        raise ImportError(f"benchmarks.names: answers are judged by math-verify: {install('math')}")
+    if settings.names:
+        check_installed("benchmarks.names")
     names = dict.fromkeys(settings.names)
     return [question for name in names for question in load(name, settings.path, settings.limit)]
 
@@ -132,16 +129,6 @@ async def ask(
 
     with tqdm(total=len(missing), desc=f"benchmarks, {policy.name}", unit="answer") as bar:
         await for_each(missing, work, settings.concurrency)
-
-
-def scores_of(questions: Sequence[Question], samples: Mapping[str, Sequence[Sample]]) -> dict[str, list[Score]]:
-    """Every policy's scores, by benchmark.
-
-    Raises:
-        ImportError: math-verify is not installed.
-    """
-    with Grader() as grader:
-        return {policy: judge(questions, answered, grader)[1] for policy, answered in samples.items()}
 
 
 def template_of(policy: Policy, settings: Benchmarks) -> Template:

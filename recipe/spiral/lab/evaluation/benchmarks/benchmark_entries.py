@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
 
-from ....extras import install
 from ....players.prompts import Template, Tokenizer, general_template
+from ...graders.grading import check_installed
 from ...graders.question import Question
 from ..parsing import Count, Number, Section, Temperature, checked, parse
-from .answers import sample_seed
 from .catalog import SAMPLING, BenchmarkName, get_benchmark
 from .data import load
 
@@ -44,16 +40,6 @@ class Entry(Section):
     max_tokens: Count | None = None
 
 
-@dataclass(frozen=True)
-class AnswerRequest:
-    """An answer that is wanted: the ``number``-th sample (from 0) of a question, sampled with ``seed``."""
-
-    entry: Entry
-    question: Question
-    number: int
-    seed: int
-
-
 def parse_entries(entries: Any) -> list[Entry]:
     """The config's ``validation.benchmarks``.
 
@@ -80,7 +66,6 @@ def questions_of(entry: Entry) -> list[Question]:
 
     Raises:
         ValueError: there are none; the message says which file to put where.
-        ImportError: a package is missing; the message names the extra.
     """
     try:
         return load(entry.id, entry.path, entry.limit)
@@ -89,25 +74,11 @@ def questions_of(entry: Entry) -> list[Question]:
         raise ValueError(f"{SETTING}: {entry.id}: {str(error).replace('benchmarks.', '')}") from error
 
 
-def requests_of(entries: Sequence[Entry], seed: int) -> list[AnswerRequest]:
-    """All answers that are wanted: benchmark by benchmark, question by question; the same at every validation.
-
-    Raises:
-        ValueError, ImportError: as ``questions_of``.
-    """
-    return [
-        AnswerRequest(entry, question, number, sample_seed(seed, question, number))
-        for entry in entries
-        for question in questions_of(entry)
-        for number in range(entry.samples)
-    ]
-
-
 def check_entries(config: DictConfig) -> None:
     """See that the questions are there and can be judged.
 
     Raises:
-        ValueError: they cannot; the message names the setting and what to do.
+        ValueError, ImportError: they cannot; the message names the setting and what to do.
     """
     entries = parse_entries(config.validation.benchmarks)
     longest = config.data.max_response_length
@@ -118,12 +89,8 @@ def check_entries(config: DictConfig) -> None:
                 f"data.max_response_length={longest}; lower it, or raise that"
             )
         _template(entry, config)
-    math = any(get_benchmark(entry.id).kind == "math" for entry in entries)
-    if math and importlib.util.find_spec("math_verify") is None:
-        raise ValueError(
-            f"{SETTING}: the answers of math benchmarks are judged by math-verify, which is not installed: "
-            f"{install('math')}"
-        )
+    if any(get_benchmark(entry.id).kind == "math" for entry in entries):
+        check_installed(SETTING)
     for entry in entries:
         questions_of(entry)
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ....extras import install
 from ....players.seeds import derive_seed
 from ...graders.files import SUFFIXES, read_rows
 from ...graders.question import Question
@@ -27,7 +26,6 @@ def load(name: str, path: str | Path | None = None, limit: int | None = None) ->
     Raises:
         ValueError: there is no such file, or the hub cannot be reached or refuses (the message says which file with
             which fields to put where); a row cannot be read, or two rows have one id.
-        ImportError: a package is missing; the message names the extra.
     """
     benchmark = get_benchmark(name)
     if path is not None:
@@ -79,12 +77,8 @@ def _wanted(benchmark: Benchmark, folder: str) -> str:
 
 
 def _from_hub(benchmark: Benchmark) -> Rows:
-    try:
-        import datasets
-    except ImportError as error:
-        raise ImportError(
-            f"{benchmark.id} from the hub needs the package datasets: {install('math')}; or set benchmarks.path"
-        ) from error
+    import datasets
+
     try:
         rows: Rows = datasets.load_dataset(benchmark.hub, benchmark.config, split=benchmark.split)
         return rows

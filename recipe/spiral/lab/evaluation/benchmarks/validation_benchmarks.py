@@ -14,8 +14,8 @@ from typing import Any
 from ....players.seats import Opponent, Seat
 from ....players.seeds import GameKey
 from ...graders.grading import Grader
-from .answers import Reply, Sample
-from .benchmark_entries import AnswerRequest, parse_entries, requests_of
+from .answers import Reply, Sample, sample_seed
+from .benchmark_entries import parse_entries, questions_of
 from .benchmark_metrics import Score, judge
 
 AGENT = "spiral_question"
@@ -31,52 +31,51 @@ class ValidationBenchmarks:
     """The benchmarks of the config's ``validation.benchmarks``; ``extensions.Questions``."""
 
     def __init__(self, entries: Any, seed: int) -> None:
-        self.requests = requests_of(parse_entries(entries), seed)
         self._seed = seed
+        #: The entry, the question and the sample's number of each answer that every validation asks for.
+        self.asked = [
+            (entry, question, number)
+            for entry in parse_entries(entries)
+            for question in questions_of(entry)
+            for number in range(entry.samples)
+        ]
 
     def rows(self, games: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        return with_questions(games, self.requests, self._seed)
+        """The rows of games, and after them one row for each answer; all with the same columns.
+
+        ``key.index`` of a question's row is its place in ``asked``.
+        """
+        rows = [{**row, "sampling": dict(_VERLS)} for row in games]
+        columns = dict.fromkeys(rows[0] if rows else ())
+        return rows + [{**columns, **self._row(place, len(rows) + place)} for place in range(len(self.asked))]
+
+    def _row(self, place: int, index: int) -> dict[str, Any]:
+        entry, question, number = self.asked[place]
+        return {
+            "raw_prompt": question.prompt,
+            "index": index,
+            "agent_name": AGENT,
+            "data_source": f"{SOURCE}{entry.id}",
+            "prompt": {"template": entry.template or ""},
+            "key": GameKey(SPLIT, self._seed, 0, place).to_dict(),
+            **Seat(Opponent("", ""), (0,)).columns(),  # one session
+            "sampling": {
+                "seed": sample_seed(self._seed, question, number),
+                "temperature": float(entry.temperature),
+                "top_p": float(entry.top_p),
+                "max_tokens": entry.max_tokens,
+            },
+        }
 
     def judge(self, answers: Mapping[GameKey, Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, float]]:
         in_order = [Reply(**answers[key]) for key in sorted(answers)]
         samples = [
-            Sample.of(request.question, request.number, request.seed, reply)
-            for request, reply in zip(self.requests, in_order, strict=True)
+            Sample.of(question, number, sample_seed(self._seed, question, number), reply)
+            for (_, question, number), reply in zip(self.asked, in_order, strict=True)
         ]
         with Grader() as grader:
-            graded, scores = judge([request.question for request in self.requests], samples, grader)
+            graded, scores = judge([question for _, question, _ in self.asked], samples, grader)
         return [{**asdict(sample), **asdict(verdict)} for sample, verdict in graded], benchmark_metrics(scores)
-
-
-def with_questions(
-    games: Iterable[Mapping[str, Any]], requests: Sequence[AnswerRequest], run_seed: int
-) -> list[dict[str, Any]]:
-    """The rows of games, and after them one row for each answer; all with the same columns.
-
-    ``key.index`` of a question's row is its place in ``requests``.
-    """
-    rows = [{**row, "sampling": dict(_VERLS)} for row in games]
-    made = [_row(request, place, len(rows) + place, run_seed) for place, request in enumerate(requests)]
-    return rows + [{**dict.fromkeys(rows[0] if rows else ()), **row} for row in made]
-
-
-def _row(request: AnswerRequest, place: int, index: int, run_seed: int) -> dict[str, Any]:
-    entry = request.entry
-    return {
-        "raw_prompt": request.question.prompt,
-        "index": index,
-        "agent_name": AGENT,
-        "data_source": f"{SOURCE}{entry.id}",
-        "prompt": {"template": entry.template or ""},
-        "key": GameKey(SPLIT, run_seed, 0, place).to_dict(),
-        **Seat(Opponent("", ""), (0,)).columns(),  # one session
-        "sampling": {
-            "seed": request.seed,
-            "temperature": float(entry.temperature),
-            "top_p": float(entry.top_p),
-            "max_tokens": entry.max_tokens,
-        },
-    }
 
 
 def benchmark_metrics(scores: Sequence[Score]) -> dict[str, float]:

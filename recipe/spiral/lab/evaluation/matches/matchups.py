@@ -31,11 +31,6 @@ class MatchUp:
     opponent: str
     game: str
 
-    def __post_init__(self) -> None:
-        for name in (self.policy, self.opponent):
-            if not name or not name.isprintable() or name != name.strip():
-                raise ValueError(f"{name!r} is no name of a policy: give printable characters, no space at the ends")
-
 
 class GameId(NamedTuple):
     """Which of an evaluation's games this is. A void game and the game that is played instead have the same.

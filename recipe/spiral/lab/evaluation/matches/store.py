@@ -15,7 +15,7 @@ from typing import Any
 from ....players.records import GameRecord
 from ....processes.masking import keep_private
 from ...database import Database
-from .matchups import GameId, Plan, PlannedGame, Randomness, game_key
+from .matchups import GameId, Plan, PlannedGame, Randomness
 
 FILE = "evaluation.sqlite"
 #: ``settings`` holds the manifest, and how each policy answers benchmarks.
@@ -153,16 +153,10 @@ class EvaluationStore(Database):
         """Store a game; once this returns, a kill of the process cannot take it away.
 
         Raises:
-            ValueError: the game is none of this evaluation's, or is there already.
+            ValueError: it is there already.
             DiskFull: there is no room; the file is as it was before.
         """
-        identity, retry, manifest = GameId.of(record), record.key.retry, self.manifest
-        described = f"game {record.key} ({', '.join(map(str, identity))})"
-        key = game_key(manifest.seed, manifest.randomness, identity, retry)
-        if record.key != key or not set(record.players) <= set(manifest.policies):
-            raise ValueError(f"{described} is none of {self.file}")
-        if identity in self._finished or retry < self._tries.get(identity, 0):
-            raise ValueError(f"{described} is in {self.file} already")
+        identity, retry = GameId.of(record), record.key.retry
         self._games.add(*identity, retry, value=record.to_dict())
         self._note(identity, retry, record.discarded)
 

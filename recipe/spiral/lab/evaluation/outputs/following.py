@@ -6,8 +6,6 @@ is only read: the evaluation can use other devices, or another machine that sees
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,10 +15,10 @@ from typing import Any
 from ....processes.launch import is_in_use
 from ....storage.checkpoints import config_file, folder_of, steps
 from ....storage.disk import write_whole
-from ...csv_cell import in_table
 from ..settings import Refused, Settings
 from .points import points_of
 from .results import RESULTS
+from .sheets import to_csv
 from .tables import aligned
 
 CURVES = "curves.csv"
@@ -47,7 +45,9 @@ def follow(
     start, interval = (int(entry.pop(key, None) or 0) for key in ("start", "interval"))
     name, checkpoints = str(entry.get("name") or run_dir.name), folder_of(run_dir)
     # Checkpoints of an earlier start count for the interval, even if the run has removed them since.
-    begun, seen = {int(path.name[len(_STEP) :]) for path in settings.eval_dir.glob(f"{_STEP}*")}, set[int]()
+    names = (path.name[len(_STEP) :] for path in settings.eval_dir.glob(f"{_STEP}*"))
+    # An earlier version exported the checkpoints into step_<number>-weights.
+    begun, seen = {int(number) for number in names if number.isdigit()}, set[int]()
     while True:
         # In this order, so that the checkpoint that the run saves last is not missed.
         trained, there = is_in_use(run_dir), steps(checkpoints)
@@ -61,7 +61,8 @@ def follow(
                     show(f"step {step}: its evaluation was begun, and the run has removed the checkpoint since")
                 continue
             try:
-                evaluate(settings.model_copy(update={"policies": [{**entry, "step": step}], "eval_dir": own}))
+                changes = {"policies": [{**entry, "step": step}], "eval_dir": own, "cache_dir": settings.cache}
+                evaluate(settings.model_copy(update=changes))
             except (ValueError, OSError):
                 if step in steps(checkpoints):
                     raise
@@ -110,10 +111,8 @@ def curves(folder: Path, run: str, show: Callable[[str], None]) -> str:
     if not points:
         return "no checkpoint has been measured yet"
     names = list(dict.fromkeys(name for point in points for name in point.measures))
-    sheet = io.StringIO(newline="")
-    rows = [[point.step, *(point.measures.get(name, "") for name in names)] for point in points]
-    csv.writer(sheet).writerows([["step", *map(in_table, names)], *rows])
-    write_whole(folder / CURVES, sheet.getvalue())
+    rows = [{"step": point.step} | {name: point.measures.get(name) for name in names} for point in points]
+    write_whole(folder / CURVES, to_csv(rows))
     printed = [name for name in names if name.endswith(_PRINTED)]
     cells = [[f"{point.step}", *(_cell(point.measures.get(name)) for name in printed)] for point in points]
     return aligned([["step", *printed], *cells])

@@ -37,7 +37,7 @@ def to_csv(rows: Sequence[Row]) -> str:
     """Numbers have six digits; a figure that does not exist is empty."""
     out = io.StringIO()
     cells = [map(_cell, row.values()) for row in rows]
-    csv.writer(out, lineterminator="\n").writerows([rows[0], *cells])
+    csv.writer(out, lineterminator="\n").writerows([map(_cell, rows[0]), *cells])
     return out.getvalue()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ....games import resolve
 from ....opponents.kinds import entry_of
+from ....opponents.model_files import is_hub_id
 from ....players.prompts import check_style, get_template
 from ....processes.masking import without_secrets
 from ....processes.terminal import visible
@@ -133,7 +134,7 @@ def _with_weights(
     given = str(settings["path"])
     path = Path(given).expanduser()
     if not path.exists():
-        if kind in ("run", "adapter") or path.is_absolute() or given.startswith((".", "~")):
+        if kind in ("run", "adapter") or not is_hub_id(given):
             raise ValueError("there is no such folder")
         folder = whole_model(given, setting)  # from the hub
         return [_policy(name or given, folder, None, settings, prompts, Run(given), {"hub": given})]

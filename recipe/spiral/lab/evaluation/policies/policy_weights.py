@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ....games import id_of
-from ....opponents.model_files import check_unchanged, missing_files
+from ....opponents.model_files import check_unchanged, check_whole, local, missing_files
 from ....players.chat_template import check_ends
 from ....players.seeds import derive_seed
 from ....processes.terminal import visible
@@ -185,13 +184,10 @@ def whole_model(path: str, setting: str) -> Path:
     Raises:
         ValueError: there is none, it is not whole, or it is damaged.
     """
-    folder = Path(path).expanduser()
-    if not folder.is_dir():
-        folder = _from_hub(path, setting)
-    folder = folder.resolve()
-    missing = missing_files(folder) if form_of(folder) == "hf" else ["config.json with *.safetensors"]
-    if missing:
-        raise ValueError(f"{setting}: {folder}: is no whole model: missing or cut short: {', '.join(missing[:3])}")
+    folder = local(path, _HUB, f"{setting}: ").resolve()
+    if form_of(folder) != "hf":
+        raise ValueError(f"{setting}: {folder}: is no whole model: must be a folder with config.json and *.safetensors")
+    check_whole(folder, setting)
     check_unchanged(folder, setting)
     return folder
 
@@ -203,20 +199,6 @@ def positions(model: Path) -> int | None:
     scalings = (config.get(key) for key in ("rope_scaling", "rope_parameters"))
     stretched = any(isinstance(scaling, dict) and "factor" in scaling for scaling in scalings)
     return most if isinstance(most, int) and not stretched else None
-
-
-def _from_hub(name: str, setting: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    local = os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
-    try:
-        return Path(snapshot_download(name, allow_patterns=_HUB, local_files_only=local))
-    except Exception as error:  # offline, refused, gone, no such name: its clients raise dozens of kinds
-        reason = (str(error).strip().splitlines() or ["no reason given"])[0][:200]
-        raise ValueError(
-            f"{setting}: {name}: there is no such folder, and the hub gave no model of that name "
-            f"({type(error).__name__}: {reason})"
-        ) from error
 
 
 def weights_identity(model: Path, adapter: Path | None) -> dict[str, Any]:

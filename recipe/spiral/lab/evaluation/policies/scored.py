@@ -71,7 +71,6 @@ def load(model: Path, adapter: Path | None = None, dtype: str = "auto") -> Any:
     """A model for a ``Scorer``, on a GPU if there is one.
 
     Raises:
-        ImportError: an adapter, and peft is not installed.
         PlayerMisconfigured: the model's weights have other shapes than its config says.
     """
     import torch
@@ -83,7 +82,7 @@ def load(model: Path, adapter: Path | None = None, dtype: str = "auto") -> Any:
     except RuntimeError as error:
         raise PlayerMisconfigured(f"{model}: its weights are not of the shapes that its config.json says") from error
     if adapter is not None:
-        from ....export.lora import import_peft
+        from peft import PeftModel
 
-        loaded = import_peft().PeftModel.from_pretrained(loaded, adapter)
+        loaded = PeftModel.from_pretrained(loaded, adapter)
     return loaded.to(device).eval()

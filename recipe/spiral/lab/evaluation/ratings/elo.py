@@ -84,11 +84,11 @@ class Ratings:
 
     Args:
         results: the games. A player's games against itself only count for the game's terms.
-        anchor: the player whose rating is 0; None: the mean of all ratings is 0.
+        anchor: the player whose rating is 0, one of those that played; None: the mean of all ratings is 0.
 
     Raises:
         NotConnected: not everybody can be compared.
-        ValueError: there are no games, or the anchor played none.
+        ValueError: there are no games.
     """
 
     def __init__(self, results: Sequence[GameResult], anchor: str | None = None) -> None:
@@ -96,8 +96,6 @@ class Ratings:
             raise ValueError("no games, no ratings")
         self.names = sorted({name for result in results for name in result[:2]})
         self.anchor = anchor
-        if anchor is not None and anchor not in self.names:
-            raise ValueError(f"anchor={anchor}: played no game; there are {', '.join(self.names)}")
         self._place = {name: place for place, name in enumerate(self.names)}
         self._check_connected(results)
         self.fit = davidson.fit(
