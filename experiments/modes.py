@@ -7,6 +7,7 @@ machine make a run slower, so the cores that they used meanwhile are noted, too.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -40,7 +41,7 @@ def run(config: Mapping[str, Any], overrides: Sequence[str]) -> Result:
     Raises:
         Failed: a run failed.
     """
-    folders = {mode: Path(config["work"]).absolute() / mode for mode in config["modes"]}
+    folders = {mode: _folder(mode, config) for mode in config["modes"]}
     for mode, folder in folders.items():
         if not (folder / NOTES).is_file():
             train(mode, folder, config)
@@ -64,6 +65,13 @@ def run(config: Mapping[str, Any], overrides: Sequence[str]) -> Result:
             "models": sorted(map(weights_digest, models)),
         },
     )
+
+
+def _folder(mode: str, config: Mapping[str, Any]) -> Path:
+    """Where a run is kept; other settings are another folder."""
+    settings = [config[key] for key in ("seed", "steps", "games", "every", "overrides")]
+    digest = hashlib.sha256(json.dumps([*settings, config["modes"][mode]]).encode()).hexdigest()[:8]
+    return Path(config["work"]).absolute() / f"{mode}-{digest}"
 
 
 def train(mode: str, folder: Path, config: Mapping[str, Any]) -> None:

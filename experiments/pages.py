@@ -48,8 +48,8 @@ Made from the result files (JSON) beside the pages by `python -m experiments.pag
 - **`main_spiral`** trains and `main_eval` measures checkpoints. The **quick loop** (`experiments/quick.py`) has the
   same games, prompts, baselines, pool and loss in plain torch, for one small game. It computes the probabilities at all
   information sets, so its measures are exact.
-- Runs begin with the same [tiny model](../tiny_model.md), unless arms name others. A "locally made" one is from before
-  the recipe shipped its own.
+- Runs begin with the same [tiny model](../tiny_model.md), unless arms name others. A "locally made" one does not come
+  with the recipe.
 - Presets change: the settings "at that time" are those that the runs had.
 - Minutes are those of all runs, one after the other.
 
@@ -105,7 +105,10 @@ def _model_note(result: Result) -> str:
     models = result.figures.get("models", [])
     if result.name in NAMES_MODELS or (models and shipped.issuperset(models)):
         return ""
-    return "From a [locally made model](README.md#runs).\n\n"
+    made = "[locally made model](README.md#runs)"
+    if others := len(shipped.intersection(models)):
+        return f"From the shipped model and {len(models) - others} times a {made}.\n\n"
+    return f"From a {made}.\n\n"
 
 
 def index(results: Iterable[Result], whole: bool = True) -> str:

@@ -45,6 +45,7 @@ PLAIN = {
     "ref_update_freq": None,
     "actor_rollout_ref.actor.use_kl_loss": True,
     "actor_rollout_ref.actor.entropy_coeff": 0.0,
+    "actor_rollout_ref.rollout.temperature": 1.0,
     "algorithm.adv_estimator": "rae",
     "algorithm.gamma": 1.0,
     "algorithm.use_kl_in_reward": False,

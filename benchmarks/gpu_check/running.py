@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from recipe.spiral.processes.interrupts import END_SIGNALS, INTERRUPTED, held_back
-from recipe.spiral.processes.launch import end_processes, end_with_parent
+from recipe.spiral.processes.launch import GUARD, end_processes, end_with_parent
 from recipe.spiral.storage.disk import free, is_full
 
 from .inside import TO_ITS_END
@@ -187,10 +187,11 @@ class Running:
 
 
 def _end_orphans(running: set[int]) -> None:
-    """End what a stage left: a stage that runs adopts its orphans, so that all other children are of one that ended."""
+    """End what a stage left: a stage that runs adopts its orphans, so that all other children are of one that ended,
+    but for this process' own guard (``clean_run``)."""
     for child in psutil.Process().children():
-        if child.pid not in running:
-            with suppress(psutil.Error):
+        with suppress(psutil.Error):
+            if child.pid not in running and GUARD not in child.cmdline():
                 end_processes([*child.children(recursive=True), child], AFTER / 4)
 
 

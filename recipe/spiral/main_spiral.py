@@ -49,7 +49,7 @@ from .processes.launch import (
 from .processes.masking import is_secret, take_secrets_out, write_config
 from .processes.run_log import LOG
 from .processes.runtime import RUNTIME
-from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside
+from .processes.starting import choose_checkpoint, model_of_resumed, set_aside, tell_precision
 from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
 from .storage.checkpoints import latest
@@ -109,7 +109,7 @@ def run(config: DictConfig) -> int:
         if not config.verbose:
             quiet_logging()
         check(config)  # without torch and verl, which take seconds to import
-        follow_precision(config)
+        tell_precision(config)
         _import_verl()
         interrupt_on_signals()
         provide_model(config)

@@ -10,9 +10,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
+
 from benchmarks.gpu_check.__main__ import main
 from benchmarks.gpu_check.probe import Probe, SkipStage
 from benchmarks.gpu_check.stages import Stage
+from recipe.spiral.processes.launch import GUARD
 
 
 def passes(probe: Probe) -> None:
@@ -97,6 +100,12 @@ def _comes(name: str) -> bool:
     while not (there := Path(os.environ["MEETING"], name).exists()) and time.monotonic() < end:
         time.sleep(0.05)
     return there
+
+
+def is_guarded(probe: Probe) -> None:
+    """By the check's guard, also after other stages."""
+    mine = psutil.Process(os.getppid()).children()
+    probe.check("the guard is alive", any(GUARD in child.cmdline() for child in mine if child.pid != os.getpid()))
 
 
 def hangs_once(probe: Probe) -> None:

@@ -55,6 +55,10 @@ def report(folder: Path) -> dict[str, dict[str, object]]:
     return {result["name"]: result for result in content["stages"]}
 
 
+def test_the_guard_outlives_a_stage(tmp_path: Path) -> None:
+    assert check(tmp_path, "passes", "is_guarded") == OK
+
+
 def test_each_way_of_ending_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "check"
     assert check(folder, "passes", "fails", "raises", "skips") == FAILED

@@ -52,7 +52,7 @@ def write_run(folder: Path, step: float, stale: float) -> None:
 
 def test_what_is_measured_becomes_a_page(config: dict[str, Any], tmp_path: Path) -> None:
     for number, mode in enumerate(config["modes"]):
-        write_run(tmp_path / "work" / mode, step=2.0 - number / 2, stale=min(number, 1) * 0.75)
+        write_run(modes._folder(mode, config), step=2.0 - number / 2, stale=min(number, 1) * 0.75)
     result = modes.run(config, [])
     first, second, _ = result.rows
     assert first["games_per_second"] == 64 / 2 and second["games_per_second"] == pytest.approx(64 / 1.5)
@@ -63,6 +63,8 @@ def test_what_is_measured_becomes_a_page(config: dict[str, Any], tmp_path: Path)
         {"games": 256, "seconds": 9.0, "nash_conv": pytest.approx(0.5)},
     ]
     assert result.figures["staleness"]["separate_async"] == {"0": 0.25, "1": 0.75}
+    others = [{**config, "seed": 5}, {**config, "modes": {"sync": ["batch_unit=turns"]}}]
+    assert len({modes._folder("sync", settings) for settings in (config, *others)}) == 3, "they are trained anew"
     pages.publish(result, config, [])
     page = (tmp_path / "docs" / "modes.md").read_text()
     assert "| sync | 32.0 | 2.00 (2.00 to 2.00) | 25% | 50% |" in page and "| 0.75 | 0.5 |" in page
@@ -73,7 +75,8 @@ def test_a_run_that_fails_is_named_and_made_again(config: dict[str, Any], tmp_pa
     one = {**config, "modes": {"sync": ["no_such_key=1"]}}
     with pytest.raises(modes.Failed, match=r"sync ended with status 2: see .*output\.txt"):
         modes.run(one, [])
-    assert not (tmp_path / "work/sync" / modes.NOTES).exists() and not (tmp_path / "work/sync" / METRICS).exists()
+    folder = modes._folder("sync", one)
+    assert not (folder / modes.NOTES).exists() and not (folder / METRICS).exists()
 
 
 def test_the_runs_can_be_composed(config: dict[str, Any]) -> None:

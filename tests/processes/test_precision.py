@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.processes.starting import follow_precision, reduced_precision
+from recipe.spiral.processes.starting import reduced_precision, tell_precision
 from tests.made_configs import config
 
-BYPASS = "algorithm.rollout_correction.bypass_mode=true"
+BYPASS = "algorithm.rollout_correction.bypass_mode"
 MIXED = "actor_rollout_ref.actor.fsdp_config.mixed_precision"
 
 
@@ -31,34 +31,38 @@ def test_either_of_engine_and_trainer_may_compute_in_less(
     assert reduced_precision(config(tmp_path, *overrides, hardware=hardware)) == expected
 
 
-def test_the_engines_log_probabilities_are_trained_with_in_full_precision_only(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+FULL = ["actor_rollout_ref.rollout.dtype=float32", f"{MIXED}.param_dtype=fp32"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "overrides", "followed"),
+    [
+        ("cpu", [f"{BYPASS}=auto"], True),
+        ("cpu", [f"{BYPASS}=auto", "actor_rollout_ref.rollout.dtype=bfloat16"], False),
+        ("gpu", [f"{BYPASS}=auto"], False),
+        ("gpu", [f"{BYPASS}=auto", *FULL], False),  # TF32
+        ("gpu", [f"{BYPASS}=true"], True),
+        ("gpu", ["loss=dpo"], True),
+        ("gpu", ["+experiment=quickstart"], False),
+    ],
+)
+def test_the_engines_log_probabilities_are_trained_with_where_they_are_the_trainers_or_as_the_user_says(
+    tmp_path: Path, hardware: str, overrides: list[str], followed: bool
 ) -> None:
-    for hardware, kept in (("cpu", True), ("gpu", False)):
-        setup = config(tmp_path, BYPASS, "measured_in=float32", hardware=hardware)
-        follow_precision(setup)
-        assert setup.algorithm.rollout_correction.bypass_mode is kept
+    groups = [override for override in overrides if override in ("loss=dpo", "+experiment=quickstart")]
+    others = [override for override in overrides if override not in groups]
+    mode = "trainer.v1.trainer_mode=colocate_async"
+    correction = config(tmp_path, *others, mode, hardware=hardware, groups=groups).algorithm.rollout_correction
+    assert correction.bypass_mode is followed
+    assert correction.rollout_is == (None if followed else "token")
+
+
+def test_a_preset_says_in_which_precision_it_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for hardware, overrides, said in (("cpu", [], 0), ("gpu", [], 1), ("gpu", FULL, 0)):
+        tell_precision(config(tmp_path, "measured_in=float32", *overrides, hardware=hardware))
         lines = capsys.readouterr().err.splitlines()
-        assert len(lines) == (0 if kept else 2)
-    assert lines[0].startswith(f"note: {BYPASS} is switched off: in bfloat16 ")
-    assert setup.algorithm.rollout_correction.rollout_is is None
-    setup = config(tmp_path, BYPASS, "trainer.v1.trainer_mode=colocate_async", hardware="gpu")
-    assert setup.algorithm.rollout_correction.rollout_is is None
-    follow_precision(setup)
-    assert setup.algorithm.rollout_correction.rollout_is == "token"
-    capsys.readouterr()
-    assert lines[1].startswith("note: this preset's results were measured in float32; this run computes in bfloat16")
-
-
-def test_float32_on_a_gpu_is_not_the_trainers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    full = ["actor_rollout_ref.rollout.dtype=float32", f"{MIXED}.param_dtype=fp32"]
-    setup = config(tmp_path, BYPASS, "measured_in=float32", *full, hardware="gpu")
-    follow_precision(setup)
-    assert not setup.algorithm.rollout_correction.bypass_mode
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"note: {BYPASS} is switched off: on cuda ")
-
-
-def test_nothing_is_said_where_nothing_follows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    follow_precision(config(tmp_path, hardware="gpu"))
-    assert capsys.readouterr().err == ""
+        assert len(lines) == said
+        if said:
+            assert lines[0].startswith(
+                "note: this preset's results were measured in float32; this run computes in bfloat16"
+            )

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from .. import extensions
 from ..processes import runtime
-from ..processes.starting import rollout_is
+from ..processes.starting import bypass_mode, rollout_is
 from ..processes.terminal import note
 from .errors import require, written
 from .names import TABLES, verls_defaults, walk
@@ -87,6 +87,7 @@ def following(config: DictConfig) -> dict[str, Any]:
         f"{_ROLLOUT}.checkpoint_engine.custom_backend_module": f"{ENGINE}.receiving" if separate else None,
         "critic.optim.clip_grad": "${critic.grad_clip}",
         "critic.fsdp.full_determinism": exact or config.critic.fsdp.full_determinism,
+        "algorithm.rollout_correction.bypass_mode": bypass_mode(config),
         "algorithm.rollout_correction.rollout_is": rollout_is(config),
         "data.gen_batch_size": 1 if config.batch_unit == "turns" else None,
         f"{_SAMPLER}.max_off_policy_threshold": _sum(config.asynchronous.max_staleness, 1),

@@ -32,6 +32,8 @@ from .interrupts import END_SIGNALS, hold, interrupt_on_signals, release
 
 PROCESSES = "processes.json"
 LOCK = "in_use.lock"
+#: The module that guards a driver.
+GUARD = f"{__package__}.after_kill"
 #: By which names trackers know the run, in its folder.
 TRACKERS = "trackers.json"
 #: The variables that tell them, and where to write.
@@ -195,7 +197,7 @@ def _guard(notes: Path) -> subprocess.Popen[bytes]:
     """Start ``after_kill`` for this process, whose descendants ``notes`` names."""
     this = psutil.Process()
     return subprocess.Popen(
-        [sys.executable, "-m", f"{__package__}.after_kill", str(notes), str(this.pid), str(this.create_time())],
+        [sys.executable, "-m", GUARD, str(notes), str(this.pid), str(this.create_time())],
         cwd=Path(__file__).parents[3],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -69,9 +69,18 @@ def set_aside(config: DictConfig) -> list[str]:
 
 def reduced_precision(config: DictConfig) -> str | None:
     """The type in which the engine or the trainer computes, if it is not float32; ``auto`` may be any."""
-    mixed = config.actor_rollout_ref.actor.fsdp_config.get("mixed_precision") or {}
-    types = (str(config.actor_rollout_ref.rollout.dtype), str(mixed.get("param_dtype", "bf16")))
+    mixed = config.actor_rollout_ref.actor.fsdp_config.get("mixed_precision")
+    trainer = mixed.get("param_dtype", "bf16") if OmegaConf.is_dict(mixed) else "bf16"
+    types = (str(config.actor_rollout_ref.rollout.dtype), str(trainer))
     return next((name for name in types if name not in _FULL), None)
+
+
+def bypass_mode(config: DictConfig) -> Any:
+    """Whether the engine's log-probabilities are trained with: ``algorithm.rollout_correction.bypass_mode``, or what
+    auto means: where they are the trainer's. On a GPU they are not even in float32, which vLLM's attention multiplies
+    in TF32, with 10 bits after the point."""
+    given = config.algorithm.rollout_correction.bypass_mode
+    return config.trainer.device == "cpu" and reduced_precision(config) is None if given == "auto" else given
 
 
 def rollout_is(config: DictConfig) -> Any:
@@ -79,23 +88,12 @@ def rollout_is(config: DictConfig) -> Any:
     correction = config.algorithm.rollout_correction
     if correction.rollout_is != "auto":
         return correction.rollout_is
-    return None if config.trainer.v1.trainer_mode == "sync" or correction.bypass_mode else "token"
+    return None if config.trainer.v1.trainer_mode == "sync" or bypass_mode(config) else "token"
 
 
-def follow_precision(config: DictConfig) -> None:
-    """Switch ``bypass_mode`` off where the engine's log-probabilities are not the trainer's, and say what a preset's
-    results were measured in."""
-    computed, device = reduced_precision(config), config.trainer.device
-    correction = config.algorithm.rollout_correction
-    # On a GPU vLLM's attention multiplies float32 in TF32, which has 10 bits after the point.
-    if correction.bypass_mode and (computed is not None or device != "cpu"):
-        where = f"on {device}" if computed is None else f"in {computed}"
-        correction.bypass_mode, correction.rollout_is = False, "auto"
-        correction.rollout_is = rollout_is(config)
-        note(
-            f"algorithm.rollout_correction.bypass_mode=true is switched off: {where} the engine's "
-            "log-probabilities are not the trainer's"
-        )
+def tell_precision(config: DictConfig) -> None:
+    """Say where a preset's results were measured in another precision."""
+    computed = reduced_precision(config)
     if computed is not None and config.measured_in is not None:
         note(f"this preset's results were measured in {config.measured_in}; this run computes in {computed}")
 

@@ -292,7 +292,7 @@ def test_off_looks_at_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_a_stopped_run_ends_with_a_status_of_its_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("check", "follow_precision", "name_end_tokens", "put_on_path", "choose_checkpoint", "finished"):
+    for name in ("check", "tell_precision", "name_end_tokens", "put_on_path", "choose_checkpoint", "finished"):
         monkeypatch.setattr(main_spiral, name, lambda *args: None)
     monkeypatch.setattr(main_spiral, "check_model", lambda config: SimpleNamespace(eos_token_id=0))
     monkeypatch.setattr(main_spiral, "listen_on_loopback", lambda config: None)
