@@ -135,14 +135,14 @@ class Rows:
         """Say of each turn that the filters name why it is left out."""
         if filters == Filters():
             return
-        compared = baselines.of_all(self.records)
+        compared = [baselines.of(record) for record in self.records]
         for game, turn in zip(self.games.tolist(), self.turns, strict=True):
-            turn.left_out = filters.reason(self.records[game], turn, compared[game].baselines[turn.player])
+            turn.left_out = filters.reason(self.records[game], turn, compared[game][turn.player])
 
     def facts(self, batch: Any, baselines: Baselines, gamma: float, reward_scale: float) -> RowFacts:
         """What an estimator of ours needs of each row of the batch; all zero for padding, and no advantage for a row
         that is left out. R - b is multiplied by ``reward_scale``."""
-        places, of_games = self.places(batch.keys), baselines.of_all(self.records)
+        places = self.places(batch.keys)
 
         def in_batch(rows: np.ndarray, padding: float = 0.0) -> torch.Tensor:
             return torch.from_numpy(np.append(rows, padding)[places]).to(torch.float32)
@@ -153,10 +153,11 @@ class Rows:
             return of_players[self.games, self.players]
 
         outcomes = of_rows([record.rewards for record in self.records])
-        compared = of_rows([of_game.baselines for of_game in of_games])
+        compared = of_rows([baselines.of(record) for record in self.records])
         without = np.isnan(compared) | ~np.fromiter(map(counts, self.turns), dtype=bool, count=len(self))
         compared[without] = outcomes[without]
-        scale = reward_scale * of_rows([of_game.scales for of_game in of_games])
+        scale = of_rows([(baselines.scale(record, 0), baselines.scale(record, 1)) for record in self.records])
+        scale *= reward_scale
         return RowFacts(in_batch(outcomes), in_batch(compared), in_batch(self.remaining), gamma, in_batch(scale, 1.0))
 
     def note_training(self, batch: Any, baselines: Baselines) -> None:
@@ -177,8 +178,8 @@ class Rows:
                 turn.advantage = advantage
             else:
                 turn.left_out = REJECTED
-        for record, compared in zip(self.records, baselines.of_all(self.records), strict=True):
-            record.baselines = compared.baselines
+        for record in self.records:
+            record.baselines = baselines.of(record)
 
 
 def estimate(facts: RowFacts, token_level_rewards: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
