@@ -163,7 +163,7 @@ class EvaluationStore(Database):
             raise ValueError(f"{described} is none of {self.file}")
         if identity in self._finished or retry < self._tries.get(identity, 0):
             raise ValueError(f"{described} is in {self.file} already")
-        self._games.add(*identity, retry, value=record.to_dict())
+        self._games.add(*identity, retry, value=json.loads(record.to_json()))
         self._note(identity, retry, record.discarded)
 
 
