@@ -13,9 +13,8 @@ import pytest
 
 from recipe.spiral import rollout
 from recipe.spiral.games import GameFailure, make
-from recipe.spiral.players.branches import branch_keys
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.players.seeds import GameKey, branch_keys
 from recipe.spiral.rollouts import channel as game_channel
 from recipe.spiral.rollouts.schedule import GameShare, training_row
 from tests.test_rollout import Engine, keys, model, queue, said, self_play, sessions  # noqa: F401  (fixtures)
