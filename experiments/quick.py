@@ -44,13 +44,12 @@ from recipe.spiral.lab.evaluation.outputs.points import Point, measures_of
 from recipe.spiral.lab.evaluation.outputs.sheets import MOST_INFORMATION_SETS
 from recipe.spiral.match import Rules, play, random_opening
 from recipe.spiral.opponents.league import League
-from recipe.spiral.players.branches import branch_keys
 from recipe.spiral.players.player import Player
 from recipe.spiral.players.policy import PolicyPlayer
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.players.records import SELF_PLAY, GameRecord
 from recipe.spiral.players.seats import Seat
-from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.players.seeds import GameKey, branch_keys
 from recipe.spiral.rae import Baselines, RoleBaselines
 from recipe.spiral.rollouts.schedule import parse_games, training_row
 from recipe.spiral.training.group_baselines import GroupBaselines

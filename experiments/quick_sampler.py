@@ -17,6 +17,7 @@ import numpy as np
 
 from recipe.spiral.lab.models.forest import Scored, Tree, distributions
 from recipe.spiral.players.policy import Generation
+from recipe.spiral.players.records import Tokens
 
 if TYPE_CHECKING:
     import torch
@@ -146,7 +147,7 @@ class CachedSampler:
     async def generate(self, prompt_ids: list[int], sampling: Any) -> Generation:
         return await _Request(self, prompt_ids, int(sampling["seed"]))
 
-    def sample(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int]) -> list[Generation]:
+    def sample(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> list[Generation]:
         """One response to each of the prompts."""
         draws = [random.Random(seed) for seed in seeds]
         begun: list[Text] = [tuple(prompt) for prompt in prompts]
@@ -168,7 +169,7 @@ class CachedSampler:
         for prompt, text, chosen in zip(prompts, begun, log_probs, strict=True):
             response = text[len(prompt) :]
             self._given[tuple(prompt)][response] += 1
-            answers.append(Generation(list(response), chosen, response[-1] != self.eos, None))
+            answers.append(Generation(Tokens(prompt, list(response), chosen, None), response[-1] != self.eos))
         return answers
 
     def _look_up(self, prompts: Iterable[Text]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import math
 import random
 
@@ -104,7 +105,7 @@ def test_a_prompt_that_is_too_long_ends_its_game_and_both_lose(turns: tuple[int,
     assert (result.termination, result.reason) == ("prompt_too_long", "a prompt of 99 tokens")
     assert result.rewards == (-1.0, -1.0) and (result.result(0), result.result(1)) == ("loss", "loss")
     assert [turn.verdict for turn in result.turns] == ["legal"] * played
-    assert GameRecord.from_json(result.to_json()) == result
+    assert GameRecord.from_dict(json.loads(result.to_json())) == result
 
 
 def test_a_first_prompt_that_is_too_long_is_a_wrong_setting() -> None:

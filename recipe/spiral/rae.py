@@ -9,9 +9,9 @@ divided by a standard deviation. Baselines move afterwards, by every game, in th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from .players.records import SELF_PLAY, GameRecord
 
@@ -48,25 +48,8 @@ def rae_advantages(
     return advantages, returns
 
 
-class Compared(NamedTuple):
-    """With what outcomes of players 0 and 1 are compared: b, None for one who has none; and the factors of R - b."""
-
-    baselines: tuple[float | None, float | None]
-    scales: tuple[float, float]
-
-
 class Baselines:
     """The values b that outcomes are compared with. These have none, for estimators of verl's, which do without."""
-
-    def of_all(self, records: Iterable[GameRecord]) -> list[Compared]:
-        """``of`` and ``scale`` of many games."""
-        known: dict[Hashable, Compared] = {}
-        compared = []
-        for record in records:
-            if (kind := self._kind(record)) not in known:
-                known[kind] = Compared(self.of(record), (self.scale(record, 0), self.scale(record, 1)))
-            compared.append(known[kind])
-        return compared
 
     def of(self, record: GameRecord) -> tuple[float | None, float | None]:
         """b for players 0 and 1 of a game; None for a player who is not trained, or has no baseline."""
@@ -79,10 +62,6 @@ class Baselines:
 
     def _of_role(self, record: GameRecord, role: int) -> float | None:
         return None
-
-    def _kind(self, record: GameRecord) -> Hashable:
-        """Equal for games whose outcomes are compared with the same values."""
-        return record.trainable
 
 
 class RoleBaselines(Baselines):
@@ -118,9 +97,6 @@ class RoleBaselines(Baselines):
 
     def _of_role(self, record: GameRecord, role: int) -> float:
         return self.get(record.game, role, record.opponent)
-
-    def _kind(self, record: GameRecord) -> Hashable:
-        return record.game, record.opponent, record.trainable
 
     def update(self, records: Iterable[GameRecord]) -> None:
         """Move the baselines of trainable players' roles, by all decided games, in the order of their keys."""

@@ -25,7 +25,7 @@ from .opponents.kinds import make_player
 from .players.player import PaidPlayer, Player, PlayerFailure
 from .players.policy import Generate, Generation, PolicyPlayer
 from .players.prompts import Encode, encoder
-from .players.records import MAX_VOIDS, SELF_PLAY, GameRecord
+from .players.records import MAX_VOIDS, SELF_PLAY, GameRecord, Tokens
 from .players.seats import Seat
 from .players.seeds import GameKey
 from .rollouts import channel, pace
@@ -55,7 +55,7 @@ class PolicyLoop(AgentLoopBase):
         """One response from the policy's engine."""
         output = await self.server_manager.generate(**self._request(prompt_ids, sampling))
         versions = (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"])
-        return self._generation(output, self._limit(sampling), versions, None)
+        return self._generation(prompt_ids, output, self._limit(sampling), versions, None)
 
     def _request(self, prompt_ids: list[int], sampling: Sampling) -> dict[str, Any]:
         return {
@@ -65,7 +65,7 @@ class PolicyLoop(AgentLoopBase):
         }
 
     def _generation(
-        self, output: Any, limit: int, weight_versions: tuple[int, int] | None, answered_by: str | None
+        self, prompt_ids: list[int], output: Any, limit: int, versions: tuple[int, int] | None, answered_by: str | None
     ) -> Generation:
         """An engine's response.
 
@@ -78,7 +78,7 @@ class PolicyLoop(AgentLoopBase):
             raise RuntimeError(f"the engine returned no tokens (stop reason: {output.stop_reason})")
         # verl reports "completed" for both ways of termination: a response that ends in an end token is not truncated.
         truncated = len(token_ids) >= limit and token_ids[-1] not in self._end_tokens
-        return Generation(token_ids, output.log_probs, truncated, weight_versions, answered_by)
+        return Generation(Tokens(prompt_ids, token_ids, output.log_probs, versions, answered_by), truncated)
 
     def _decode(self, token_ids: Sequence[int]) -> str:
         """A response's text. transformers looks at each number of a list by itself, and takes an array as it is."""
@@ -242,7 +242,8 @@ class GameAgentLoop(PolicyLoop):
 
         async def generate(prompt_ids: list[int], sampling: Sampling) -> Generation:
             output = await self.server_manager.generate_as(name, slot, **self._request(prompt_ids, sampling))
-            return self._generation(output, self._limit(sampling), None, str(output.extra_fields["answered_by"]))
+            answered_by = str(output.extra_fields["answered_by"])
+            return self._generation(prompt_ids, output, self._limit(sampling), None, answered_by)
 
         return generate
 

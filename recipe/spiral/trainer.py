@@ -183,7 +183,7 @@ class SpiralTrainer(Mixin):
         lengths = [int(tag["seq_len"]) for tag in batch.tags]
         units = None if step.chosen is None else [step.rows.places(unit).tolist() for unit in step.chosen.keys]
         order, shared = deal(step.rows.places(batch.keys), lengths, mini_batches, ranks, units)
-        step.rows.reorder(batch, order)
+        batch.reorder(order)
         metrics |= shared
         return batch
 

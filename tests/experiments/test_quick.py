@@ -33,6 +33,7 @@ from recipe.spiral.lab.models.sampler import Sampler
 from recipe.spiral.lab.run_progress import steps_done
 from recipe.spiral.players.policy import Generation
 from recipe.spiral.players.prompts import boxed
+from recipe.spiral.players.records import Tokens
 from recipe.spiral.processes.terminal import Follow
 from tests.experiments.test_learning import config as experiment
 from tests.spin.test_pairs import game
@@ -77,10 +78,10 @@ def test_what_is_remembered_is_what_would_be_computed(reader: Any, monkeypatch: 
     for round_ in range(3):
         seeds = list(range(100 * round_, 100 * round_ + len(prompts)))
         expected, found = plain.sample(prompts, seeds), cached.sample(prompts, seeds)
-        assert [one.token_ids for one in found] == [one.token_ids for one in expected]
-        for one, other in zip(found, expected, strict=True):
+        for (one, truncated), (other, _) in zip(found, expected, strict=True):
+            assert (one.prompt_ids, one.response_ids) == (other.prompt_ids, other.response_ids)
             assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
-            assert one.truncated == (one.token_ids[-1] != eos)
+            assert truncated == (one.response_ids[-1] != eos)
         cached.forget()
     monkeypatch.setattr("experiments.quick_sampler.USUAL", 100)
     computed = []
@@ -280,8 +281,8 @@ def test_branches_go_on_from_states_of_their_games_and_count(model_folder: Path,
     async def generate(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
         asked = trained.decode(tuple(prompt_ids))
         action = legal["[call]" in asked][sampling["seed"] % 2]
-        ids = trained.tokenizer.encode(boxed(action), add_special_tokens=False)
-        return Generation([*ids, trained.tokenizer.eos_token_id], [-0.5] * (len(ids) + 1), False, None)
+        ids = [*trained.tokenizer.encode(boxed(action), add_special_tokens=False), trained.tokenizer.eos_token_id]
+        return Generation(Tokens(prompt_ids, ids, [-0.5] * len(ids), None), False)
 
     trained.sampler.generate = generate  # type: ignore[method-assign]
     records = [record for step in range(1, 9) for record in trained._play(step)]
@@ -565,4 +566,4 @@ def test_sampling_is_asked_for_by_games(reader: Any) -> None:
 
     first, second, third = play_out([ask(1, 3), ask(2, 1), ask(1, 2)])
     assert first[:2] == third and second == first[1:2] and len(first) == 3
-    assert all(len(one.token_ids) <= 4 for one in first)
+    assert all(len(one.tokens.response_ids) <= 4 for one in first)

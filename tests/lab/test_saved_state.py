@@ -18,7 +18,7 @@ from recipe.spiral.storage.disk import read_json
 from tests.checks.test_checks import config
 from tests.storage.test_checkpoints import save, state
 
-POOL = {"members": [asdict(Member("step_000002", 2))], "rating": 1000.0, "gone": {}, "late": 0, "forgotten": -1}
+POOL = {"members": [asdict(Member("step_000002", 2))], "rating": 1000.0, "newest": 2, "late": 0}
 WHOLE = state(10, rae_before=[[4, {"decay": 0.9}]], in_flight=[[1, 2, -1], [1, 3, None]])
 WHOLE["league"]["pool"] = POOL
 #: Where, another value, and what is said of it.

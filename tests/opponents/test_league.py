@@ -98,7 +98,6 @@ def test_half_of_the_games_are_played_against_the_member_that_is_loaded(tmp_path
     made = league(tmp_path)
     made.restore({}, None, [], "model")
     assert {seat.opponent.kind for seat in play(made, 1)} == {"self"}, "there is nobody yet"
-    made.join(0, snapshot)
     for step in range(2, 12):
         seats = play(made, step)
         kinds = Counter(seat.opponent.kind for seat in seats)

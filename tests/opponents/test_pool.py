@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections import Counter
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recipe.spiral.opponents.members import ELO_K, START_RATING, WIN_RATE_DECAY, Member, given_name, snapshot_name
-from recipe.spiral.opponents.pool import LATELY, RECENT, REMEMBERED, Keep, Pool, Sample
+from recipe.spiral.opponents.pool import LATELY, RECENT, Keep, Pool, Sample
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 
@@ -66,9 +67,8 @@ def test_what_has_been_added_is_not_due_again() -> None:
     pool.add(snapshot_name(10), 10)
     assert pool.names == ["step_000010"]
     assert not pool.due(5)
-    pool.remove("step_000010", "its files are gone")
-    assert not pool.due(10)
-    assert pool.gone == {"step_000005": "made room after step 10", "step_000010": "its files are gone"}
+    del pool.members["step_000010"]
+    assert not pool.due(10) and pool.due(15)
 
 
 def test_names() -> None:
@@ -96,11 +96,13 @@ def test_given_names_are_unique_and_name_folders(folders: list[str]) -> None:
 
 
 def test_a_name_is_used_once() -> None:
-    pool = filled(2, size=1)
-    for name in ("m0", "m1"):
+    pool = Pool(size=1)
+    for step in (0, 5):
+        pool.add(snapshot_name(step), step)
+    for name in ("step_000000", "step_000005"):
         with pytest.raises(ValueError, match=f"has, or had, a member '{name}'"):
             pool.add(name, 9)
-    assert pool.names == ["m1"]
+    assert pool.names == ["step_000005"]
 
 
 # -- who leaves --------------------------------------------------------------------------------------------------------
@@ -284,8 +286,10 @@ def test_ratings_find_the_stronger() -> None:
 
 
 def test_late_games_are_counted_and_strangers_refused() -> None:
-    pool = filled(2, size=1)
-    pool.record(games("m0", "wl"))
+    pool = Pool(size=1)
+    for step in (0, 5):
+        pool.add(snapshot_name(step), step)
+    pool.record(games("step_000000", "wl"))
     assert pool.metrics(5)["fsp/late"] == 2
     assert pool.rating == START_RATING
     with pytest.raises(ValueError, match="train-7-1-0-0 was played against 'nobody', who is no member"):
@@ -318,7 +322,7 @@ def test_what_is_remembered_of_past_members_is_bounded() -> None:
         assert pool.due(step)
         pool.add(snapshot_name(step), step)
     state = json.loads(json.dumps(pool.state_dict()))
-    assert len(json.dumps(state)) < 10_000 and len(state["gone"]) == REMEMBERED
+    assert len(json.dumps(state)) < 1_000
     again = Pool(size=3, update_interval=1)
     again.load_state_dict(state)
     for kept in (pool, again):
@@ -327,6 +331,17 @@ def test_what_is_remembered_of_past_members_is_bounded() -> None:
             kept.add("step_000005", 5)
         kept.record(games("step_000005", "w"))
         assert kept.metrics(3_000)["fsp/late"] == 1
+
+
+@pytest.mark.parametrize(("left", "forgotten"), [([], 10), (["step_000010", "given"], 5), (["given"], -1)])
+def test_a_state_of_an_earlier_version_says_who_was_a_member(left: list[str], forgotten: int) -> None:
+    """It names those that left, and the step of the newest that it does not name."""
+    newest = 5 if forgotten == -1 else 10
+    member = asdict(Member("step_000005", 5))
+    pool = Pool()
+    gone = dict.fromkeys(left, "made room after step 15")
+    pool.load_state_dict({"members": [member], "rating": 1.0, "gone": gone, "forgotten": forgotten, "late": 0})
+    assert [step for step in (0, 5, 10, 15) if not pool.due(step)] == list(range(0, newest + 1, 5))
 
 
 @pytest.mark.parametrize(("count", "ages"), [(1, "r"), (2, "mr"), (3, "omr"), (4, "omrr"), (7, "oommrrr")])
@@ -389,7 +404,6 @@ def test_thirty_members_through_a_pool_of_four(keep: Any, sample: Any, cut: int,
         assert straight.metrics(step + 1) == resumed.metrics(step + 1)
         assert straight.state_dict() == resumed.state_dict()
         assert len(straight.names) == min(step + 1, 4)
-    assert len(straight.gone) == 26
 
 
 def test_loading_copies() -> None:

@@ -15,6 +15,7 @@ from recipe.spiral.players.player import PromptTooLong
 from recipe.spiral.players.policy import Generation, PolicyPlayer
 from recipe.spiral.players.prompts import History
 from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.records import Tokens
 from recipe.spiral.players.seeds import GameKey
 
 KEY = GameKey("train", 3, 2, 5)
@@ -30,7 +31,7 @@ class Engine:
     async def __call__(self, prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
         self.calls.append((prompt_ids, sampling))
         answer = f"\\boxed{{[{sampling['seed'] % 9}]}}"
-        return Generation([ord(c) for c in answer], [-0.1] * len(answer), self.truncated, (4, 5))
+        return Generation(Tokens(prompt_ids, [ord(c) for c in answer], [-0.1] * len(answer), (4, 5)), self.truncated)
 
 
 def policy(engine: Engine, prompt_length: int = 1000) -> PolicyPlayer:
@@ -124,7 +125,7 @@ def test_a_prompt_that_grows_too_long_ends_the_game_with_its_length(style: str) 
 
     async def says(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
         text = f"\\boxed{{{'ไทย' * 100}}}"
-        return Generation([ord(c) for c in text], [-0.1] * len(text), False, (4, 5))
+        return Generation(Tokens(prompt_ids, [ord(c) for c in text], [-0.1] * len(text), (4, 5)), False)
 
     player = replace(policy(Engine(), 2048), generate=says, encode=encode)
     record = asyncio.run(play(KEY, "DontSayIt", make("DontSayIt", 0), [player, player], (0, 1), Rules()))

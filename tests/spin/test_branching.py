@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -12,9 +13,8 @@ import pytest
 
 from recipe.spiral import rollout
 from recipe.spiral.games import GameFailure, make
-from recipe.spiral.players.branches import branch_keys
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.players.seeds import GameKey, branch_keys
 from recipe.spiral.rollouts import channel as game_channel
 from recipe.spiral.rollouts.schedule import GameShare, training_row
 from tests.test_rollout import Engine, keys, model, queue, said, self_play, sessions  # noqa: F401  (fixtures)
@@ -40,7 +40,7 @@ def test_branches_go_on_from_states_of_the_game(model: str, opening: int) -> Non
             again.turn,
             again.tokens.prompt_ids,
         )
-        assert GameRecord.from_json(branch.to_json()) == branch
+        assert GameRecord.from_dict(json.loads(branch.to_json())) == branch
     assert {len(branch.past) - before for branch in branches} == {
         place for _, place in branch_keys(game.key, len(game.turns), states=2, continuations=3)
     }

@@ -74,6 +74,12 @@ def test_what_does_not_is_refused(questions: Path, overrides: list[str], message
         check(config(questions, *overrides))
 
 
+def test_responses_to_one_question_are_compared(questions: Path) -> None:
+    refused = config(questions, "algorithm.adv_estimator=grpo_role", "actor_rollout_ref.rollout.n=1", loss="clipped")
+    with pytest.raises(ConfigError, match=r"rollout\.n=1: .*grpo_role compares responses to one question; take 8"):
+        check(refused)
+
+
 def test_the_files_must_be_named(questions: Path) -> None:
     with initialize_config_dir(str(CONFIG), version_base=None):
         bare = compose("spiral_trainer", overrides=["hardware=cpu", "task=questions", f"run_dir={questions}/run"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 import torch
@@ -37,9 +36,6 @@ class Noted(Baselines):
 
     def scale(self, record: GameRecord, role: int) -> float:
         return self._scales[role]
-
-    def _kind(self, record: GameRecord) -> Any:
-        return record.key
 
 
 def reasons_of(filters: Filters, played: GameRecord) -> list[str | None]:

@@ -103,7 +103,7 @@ def test_what_can_be_followed_is_with_a_line(tmp_path: Path, mode: str, rank: in
 @pytest.mark.parametrize("mode", MODES)
 def test_what_cannot_be_followed_is_refused_with_both_values(tmp_path: Path, mode: str) -> None:
     told = [f"trainer.v1.trainer_mode={mode}", *POOL, f"{MODEL}.lora_rank=8", f"{MODEL}.lora.merge=true"]
-    pool = {"members": [], "rating": 1500.0, "gone": {}, "forgotten": -1, "late": 0}
+    pool = {"members": [], "rating": 1500.0, "newest": -1, "late": 0}
     folder = saved(tmp_path, *told, league=made_state(10)["league"] | {"pool": pool})
     check(config(tmp_path, *told))
     changes = [f"{setting}={now}" for setting, (_, now) in REFUSED.items()]

@@ -15,7 +15,7 @@ from transformers.integrations import sdpa_attention
 
 from recipe.spiral.processes.attention import PACKED
 from recipe.spiral.workers import log_probs, packed_attention
-from recipe.spiral.workers.packed_attention import PackedRows
+from recipe.spiral.workers.packed_attention import packed_rows
 
 MODELS: dict[str, Any] = {
     "qwen3": Qwen3Config(head_dim=8, tie_word_embeddings=True),
@@ -85,31 +85,29 @@ def test_any_rows(seed: int) -> None:
     generator = random.Random(seed)
     lengths = [generator.choice([1, 2, 3, 17, 64, 500]) + generator.randrange(3) for _ in range(generator.randrange(9))]
     lengths.append(1)
-    rows = PackedRows.at(torch.cat([torch.arange(length) for length in lengths])[None])
+    groups, back = packed_rows(torch.cat([torch.arange(length) for length in lengths])[None])
     tokens = torch.arange(sum(lengths))
-    assert torch.equal(torch.cat([places.flatten() for places in rows.places])[rows.back], tokens)
+    assert torch.equal(torch.cat([places.flatten() for places in groups])[back], tokens)
     of_token = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
-    for places in rows.places:
+    for places in groups:
         assert (of_token[places] == of_token[places[:, :1]]).all(), "each line is of one row"
         assert 2 * min(lengths[of_token[line[0]]] for line in places) >= places.shape[1]
         assert (places.diff() >= 0).all(), "in order"
-    assert sum(len(places) for places in rows.places) == len(lengths)
+    assert sum(len(places) for places in groups) == len(lengths)
 
 
 def test_rows_are_found_where_positions_do_not_go_on() -> None:
     """The second row begins at the position that would be the first one's next but for one."""
-    rows = PackedRows.at(torch.tensor([[0, 1, 3, 4, 0, 0]]))
-    assert [places.tolist() for places in rows.places] == [[[0, 1], [2, 3], [4, 4], [5, 5]]]
-    assert rows.back.tolist() == [0, 1, 2, 3, 4, 6]
+    groups, back = packed_rows(torch.tensor([[0, 1, 3, 4, 0, 0]]))
+    assert [places.tolist() for places in groups] == [[[0, 1], [2, 3], [4, 4], [5, 5]]]
+    assert back.tolist() == [0, 1, 2, 3, 4, 6]
 
 
 def test_rows_are_found_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where layers are computed again; attention is computed in as many calls as there are groups, without a mask
     of all tokens."""
-    found: list[int] = []
     shapes: list[tuple[int, ...]] = []
-    at, forward = PackedRows.at, sdpa_attention.sdpa_attention_forward
-    monkeypatch.setattr(PackedRows, "at", lambda positions: found.append(1) or at(positions))
+    forward = sdpa_attention.sdpa_attention_forward
 
     def noted(module: Any, query: torch.Tensor, key: Any, value: Any, mask: Any, **options: Any) -> Any:
         assert mask is None
@@ -119,9 +117,10 @@ def test_rows_are_found_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(packed_attention, "sdpa_attention_forward", noted)
     model = small("qwen3", PACKED)
     model.gradient_checkpointing_enable({"use_reentrant": False})
+    packed_rows.cache_clear()
     for number in (1, 2):
         packed(model, rows_of(LENGTHS)).sum().backward()
-        assert len(found) == number
+        assert packed_rows.cache_info().misses == number
     groups = [(1, 30), (3, 9), (3, 2)]
     assert shapes == 2 * 2 * 2 * groups, "of each layer, once more for the gradient, of each batch"
 

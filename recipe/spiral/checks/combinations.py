@@ -79,10 +79,13 @@ def _algorithm(config: DictConfig) -> None:
         size % same == 0,
         f"data.games_per_start={same}: must be a whole number that divides data.train_batch_size={size}",
     )
-    same = same if plays_games(config) else config.actor_rollout_ref.rollout.n
+    setting, compared = "data.games_per_start", "games from the same start"
+    if not plays_games(config):
+        setting, compared = "actor_rollout_ref.rollout.n", "responses to one question"
+    same = OmegaConf.select(config, setting)
     require(
         name != "grpo_role" or same > 1,
-        f"data.games_per_start={same}: algorithm.adv_estimator=grpo_role compares games from the same start; take 8",
+        f"{setting}={same}: algorithm.adv_estimator=grpo_role compares {compared}; take 8",
     )
 
 

@@ -203,7 +203,7 @@ def continuation(model: Any, folder: Path, source: Source, named: Sequence[str] 
     """The answer to the first position of the run's first game, at temperature 0. ``named``: of ``make_named``."""
     from transformers import AutoTokenizer
 
-    from ..games.named import make_named
+    from ..games.registry import make_named
     from ..players.prompts import get_template
 
     template, games = source.setting("prompt.template"), source.games()

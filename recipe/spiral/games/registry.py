@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .base import TEXTARENA, Game, UnknownGame
-from .outside import game_class, installed, is_outside
+from .outside import game_class, installed, is_class, is_outside
+
+#: What ``--game`` is for, in commands that read a folder.
+NAMED = "a game's class in the folder that you trust: its code runs, so that its games can be played again"
+
+
+class NotNamed(ImportError):
+    """A file names a game from outside, and the user does not: it is not imported."""
+
+    def __init__(self, game_id: str) -> None:
+        super().__init__(f"a folder's own code is not imported; if you trust it, allow the game by --game {game_id}")
 
 
 class _Entry(NamedTuple):
@@ -115,3 +125,11 @@ def make(game_id: str, seed: int) -> Game:
     module, name, arguments, _ = _GAMES[game_id]
     game: type[Game] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
     return game(seed, **arguments)
+
+
+def make_named(game_id: str, seed: int, named: Container[str]) -> Game:
+    """As ``make``, of an id that is read from a folder's records or config. ``named`` are the classes
+    (``module:Class``) that the user has named; ``NotNamed``: the id is another class, which is not imported."""
+    if is_class(game_id) and game_id not in named:
+        raise NotNamed(game_id)
+    return make(game_id, seed)

@@ -305,7 +305,7 @@ class League:
                 self.pool.add(BASE, joined, base, permanent=True)
                 continue
             for member in [_model(base)] if entry == BASE else given(entry):
-                taken = [*self.pool.names, *self.pool.gone, *self.fixed, PAST_SELF]
+                taken = [*self.pool.names, *self.fixed, PAST_SELF]
                 name = BASE if entry == BASE else given_name(member.name, taken)
                 with self.folder.writing(name) as place:
                     member.fill(place)
@@ -342,7 +342,7 @@ class League:
             raise MemberGone(f"{what}; bring them back, or take fsp.on_missing=leave_out")
         self.say(f"{what}; left out")
         for name in names:
-            self.pool.remove(name, "its files were gone or damaged")
+            del self.pool.members[name]
         self._forget()
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from ..players.records import GameRecord
 from ..players.seats import Opponent
 from ..players.seeds import derive_seed
-from .members import START_RATING, Member, snapshot_name, snapshot_step
+from .members import START_RATING, Member, snapshot_step
 
 Keep = Literal["fifo", "spread", "best"]
 Sample = Literal["uniform", "recent", "hard", "even"]
@@ -24,8 +24,6 @@ Sample = Literal["uniform", "recent", "hard", "even"]
 RECENT = 0.9
 #: Thirds of the pool are judged by members that played within so many steps.
 LATELY = 10
-#: Of so many past members it is known why they left: a run may have had any number.
-REMEMBERED = 100
 AGES = ("old", "middle", "recent")
 
 
@@ -61,10 +59,9 @@ class Pool:
         self.seed = seed
         self.rating = START_RATING
         self.members: dict[str, Member] = {}
-        #: Why those that were members are not any more, by name: the last ones.
-        self.gone: dict[str, str] = {}
-        #: The step of the newest snapshot that was a member and is forgotten; -1: none is.
-        self._forgotten = -1
+        #: The step of the newest snapshot that ever joined; -1: none did. As they join in the order of their steps,
+        #: it says of each name whether it was a member, however many a run has had.
+        self._newest = -1
         self._late = 0
 
     # -- who is in it --------------------------------------------------------------------------------------------------
@@ -82,8 +79,7 @@ class Pool:
         """
         if self.update_interval is None or step < self.start_from:
             return False
-        name = snapshot_name(step)
-        return (step - self.start_from) % self.update_interval == 0 and not self._known(name)
+        return (step - self.start_from) % self.update_interval == 0 and step > self._newest
 
     def add(self, name: str, step: int, path: str | None = None, permanent: bool = False) -> list[str]:
         """Add a member as the newest; a snapshot has the policy's rating, one from elsewhere the first.
@@ -94,29 +90,18 @@ class Pool:
             raise ValueError(f"the pool has, or had, a member {name!r}: names must be new")
         rating = self.rating if path is None else START_RATING
         self.members[name] = Member(name, step, path, permanent, rating)
+        if path is None:
+            self._newest = max(self._newest, step)
         left = []
         while len(self.members) > self.size and (member := self._leaves()) is not None:
-            self.remove(member.name, f"made room after step {step}")
+            del self.members[member.name]
             left.append(member.name)
         return left
 
-    def remove(self, name: str, reason: str) -> None:
-        """Take a member out, permanent or not; the reason is kept for a while."""
-        del self.members[name]
-        self.gone[name] = reason
-        self._forget()
-
-    def _forget(self) -> None:
-        """Forget snapshots that left long ago; by the newest one's step it is known that they were members."""
-        snapshots = sorted((step, name) for name in self.gone if (step := snapshot_step(name)) is not None)
-        for step, name in snapshots[: max(len(snapshots) - REMEMBERED, 0)]:
-            del self.gone[name]
-            self._forgotten = max(self._forgotten, step)
-
     def _known(self, name: str) -> bool:
-        """Whether it is, or was, a member."""
+        """Whether it is a member, or a snapshot that was one. Others leave only when nobody plays against them."""
         step = snapshot_step(name)
-        return name in self.members or name in self.gone or (step is not None and step <= self._forgotten)
+        return name in self.members or (step is not None and step <= self._newest)
 
     def _leaves(self) -> Member | None:
         """Who makes room; None if nobody may."""
@@ -204,12 +189,11 @@ class Pool:
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Members, ratings and who has left, as JSON takes it; settings are the config's."""
+        """Members, ratings and who has joined, as JSON takes it; settings are the config's."""
         return {
             "members": [asdict(member) for member in self.members.values()],
             "rating": self.rating,
-            "gone": dict(self.gone),
-            "forgotten": self._forgotten,
+            "newest": self._newest,
             "late": self._late,
         }
 
@@ -217,6 +201,8 @@ class Pool:
         """Go on from a ``state_dict``; where ``size`` is smaller now, several leave at the next ``add``."""
         self.members = {member["name"]: Member(**member) for member in state["members"]}
         self.rating = float(state["rating"])
-        self.gone = dict(state["gone"])
-        self._forgotten = int(state["forgotten"])
+        # a state of an earlier version has no "newest", but names of those that left, and the step of the others
+        steps = [snapshot_step(name) for name in (*self.members, *state.get("gone", ()))]
+        known = state.get("newest", state.get("forgotten", -1))
+        self._newest = max([known, *(step for step in steps if step is not None)])
         self._late = int(state["late"])

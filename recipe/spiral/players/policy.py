@@ -4,29 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .player import Position, PromptTooLong, Response
 from .prompts import Encode
 from .records import Tokens
 
 
-@dataclass(frozen=True)
-class Generation:
-    """One response from an engine.
+class Generation(NamedTuple):
+    """One response from an engine, and whether the length limit ended it."""
 
-    Attributes:
-        token_ids: of the response.
-        log_probs: of each of them; None: the engine was not asked for them.
-        truncated: whether the length limit ended it.
-        weight_versions, answered_by: whose weights sampled it, as in ``Tokens``.
-    """
-
-    token_ids: list[int]
-    log_probs: list[float] | None
+    tokens: Tokens
     truncated: bool
-    weight_versions: tuple[int, int] | None
-    answered_by: str | None = None
 
 
 #: ``generate(prompt_ids, sampling)``; ``sampling`` holds at least a ``seed``.
@@ -61,8 +50,5 @@ class PolicyPlayer:
                 "shorter prompt.template, prompt.style or game"
             )
         seed = position.key.seed("sampling", position.player, position.turn)
-        generation = await self.generate(prompt_ids, {**self.sampling, "seed": seed})
-        tokens = Tokens(
-            prompt_ids, generation.token_ids, generation.log_probs, generation.weight_versions, generation.answered_by
-        )
-        return Response(self.decode(generation.token_ids), tokens, generation.truncated)
+        tokens, truncated = await self.generate(prompt_ids, {**self.sampling, "seed": seed})
+        return Response(self.decode(tokens.response_ids), tokens, truncated)

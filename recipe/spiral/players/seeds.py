@@ -7,6 +7,7 @@ however many machines games are played.
 from __future__ import annotations
 
 import hashlib
+import random
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -71,6 +72,16 @@ class GameKey:
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "branch" or value}
+
+
+def branch_keys(key: GameKey, turns: int, states: int, continuations: int) -> list[tuple[GameKey, int]]:
+    """The keys of a game's branches, each with the place of the turn that it has anew.
+
+    Of so many turns at most ``states`` are taken anew, each ``continuations`` times.
+    """
+    drawn = sorted(random.Random(key.seed("branches")).sample(range(turns), min(states, turns)))
+    places = [place for place in drawn for _ in range(continuations)]
+    return [(replace(key, branch=number), place) for number, place in enumerate(places, start=1)]
 
 
 def derive_seed(*parts: str | int) -> int:

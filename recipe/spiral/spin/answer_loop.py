@@ -54,13 +54,12 @@ class AnswerLoop(PolicyLoop):
         prompt_ids = question.encode(self.tokenizer, template, **self.apply_chat_template_kwargs)
         if len(prompt_ids) > (limit := int(self.rollout_config.prompt_length)):
             raise PromptTooLong(f"question {question.id}: {len(prompt_ids)} tokens; data.max_prompt_length={limit}")
-        answer = await self._generate(prompt_ids, {**sampling, "seed": key.seed("sampling", 0, 0)})
-        text = self._decode(answer.token_ids)
+        tokens, truncated = await self._generate(prompt_ids, {**sampling, "seed": key.seed("sampling", 0, 0)})
+        text = self._decode(tokens.response_ids)
         settings = self.config.questions
         judge = scorer(str(settings.grader), float(settings.seconds), int(settings.workers))
         score = await asyncio.to_thread(judge.score, question, text)
-        tokens = Tokens(prompt_ids, answer.token_ids, answer.log_probs, answer.weight_versions, answer.answered_by)
-        return answer_record(key, question, text, tokens, answer.truncated, score)
+        return answer_record(key, question, text, tokens, truncated, score)
 
 
 def answer_record(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from functools import cached_property
 
-from ..players.branches import branch_keys
 from ..players.prompts import Encode
 from ..players.records import GameRecord
 from ..players.seats import Seat
-from ..players.seeds import GameKey
+from ..players.seeds import GameKey, branch_keys
 from ..rollout import GameAgentLoop, Sampling
 from ..rollouts import pace
 

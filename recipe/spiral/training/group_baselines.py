@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from statistics import fmean, stdev
 
 from ..players.records import GameRecord
@@ -31,9 +31,6 @@ class GroupBaselines(Baselines):
 
     def _of_role(self, record: GameRecord, role: int) -> float:
         return fmean(self._group(record, role))
-
-    def _kind(self, record: GameRecord) -> Hashable:
-        return record.key.start(), record.trainable
 
     def scale(self, record: GameRecord, role: int) -> float:
         outcomes = self._group(record, role)

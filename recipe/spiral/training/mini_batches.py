@@ -17,7 +17,7 @@ import torch
 from verl.trainer.ppo import padding_utils
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, log_seqlen_unbalance
 
-from .row_names import PADDING
+from .rows import PADDING
 
 #: Tokens of a row of padding.
 PADDING_LENGTH = 8

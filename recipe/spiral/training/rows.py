@@ -5,9 +5,9 @@ A step may have a hundred thousand of them, so what is computed of rows is compu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -20,12 +20,11 @@ from ..players.records import GameRecord, Turn
 from ..rae import Baselines, rae_advantages
 from .filters import REJECTED, Filters
 from .launched import Launch
-from .row_names import PADDING, RowNames
 
 RAE = "rae"
 GRPO = "grpo_role"
-#: In place of a session, that of a player who is not trained.
-_OPPONENT = -1
+#: The place of a row of padding.
+PADDING = -1
 
 
 class RowsLost(RuntimeError):
@@ -53,8 +52,8 @@ class Rows:
     """The trainable players' turns of a step's games, in the order of the games' keys, then by player and turn. A row's
     place is its place in this order.
 
-    verl names a row by its session and its number there; a session has the turns of one player in a game and its
-    branches.
+    verl names a row by its session and its number there, ``{session}_{number}``; a session has the turns of one player
+    in a game and its branches.
 
     Args:
         records: the games that count.
@@ -63,6 +62,7 @@ class Rows:
     Attributes:
         records: in the order of their keys.
         turns: the turn that each row is. [num_rows]
+        keys: verl's names of the rows. [num_rows]
         games: the place of its game in ``records``. [num_rows]
         players: who moved. [num_rows]
         remaining: that player's own turns after it. [num_rows]
@@ -70,50 +70,33 @@ class Rows:
 
     def __init__(self, records: Iterable[GameRecord] = (), launches: Iterable[Launch] = ()) -> None:
         self.records = sorted(records, key=attrgetter("key.order"))
-        turns = [*chain.from_iterable(map(attrgetter("turns"), self.records))]
-        lengths = np.fromiter(map(len, map(attrgetter("turns"), self.records)), np.int64, len(self.records))
-        # a seat is a player of a game: player 0 of the first, player 1 of the first, player 0 of the second, ...
-        seats = 2 * np.arange(len(self.records)).repeat(lengths)
-        seats += np.fromiter(map(attrgetter("player"), turns), np.int64, len(turns))
-        sessions, of_seats = self._sessions(launches)
-        order = seats.argsort(kind="stable")
-        order = order[of_seats[seats[order]] != _OPPONENT]
-        seats = seats[order]
-        self.turns: list[Turn] = [turns[i] for i in order.tolist()]
-        self.games, self.players = np.divmod(seats, 2)
-        self.remaining = seats.searchsorted(seats, side="right") - np.arange(len(seats)) - 1
-        self._names = RowNames(sessions, of_seats[seats])
-
-    def _sessions(self, launches: Iterable[Launch]) -> tuple[dict[str, int], np.ndarray]:
-        """The numbers of all sessions, and that of each seat's. [2 * num_games]"""
         launched = {launch.key: launch.sessions for launch in launches}
-        numbers: dict[str, int] = {}
-        seats, of_seats = [], []
+        self.turns: list[Turn] = []
+        self.keys: list[str] = []
+        games: list[int] = []
+        players: list[int] = []
+        remaining: list[int] = []
+        counted: Counter[str] = Counter()
         for game, record in enumerate(self.records):
-            for player, session in zip(record.trainable, launched[record.key.first_try()], strict=True):
-                seats.append(2 * game + player)
-                of_seats.append(numbers.setdefault(session, len(numbers)))
-        sessions = np.full(2 * len(self.records), _OPPONENT)
-        sessions[np.array(seats, np.int64)] = of_seats
-        return numbers, sessions
+            for player, session in sorted(zip(record.trainable, launched[record.key.first_try()], strict=True)):
+                own, first = record.turns_of(player), counted[session]
+                counted[session] += len(own)
+                self.turns += own
+                self.keys += [f"{session}_{number}" for number in range(first, counted[session])]
+                games += [game] * len(own)
+                players += [player] * len(own)
+                remaining += range(len(own) - 1, -1, -1)
+        self.games, self.players, self.remaining = (
+            np.array(column, np.int64) for column in (games, players, remaining)
+        )
+        self._places = {key: place for place, key in enumerate(self.keys)}
 
     def __len__(self) -> int:
         return len(self.turns)
 
-    @property
-    def keys(self) -> list[str]:
-        """verl's names of the rows. [num_rows]"""
-        return self._names.keys
-
     def places(self, keys: Sequence[str]) -> np.ndarray:
         """The places of rows by their keys; ``PADDING`` for those that are no turn. [len(keys)]"""
-        return self._names.places(keys)
-
-    def reorder(self, batch: Any, order: Sequence[int]) -> None:
-        """Put verl's batch into this order of its rows."""
-        places = self.places(batch.keys)[order]
-        batch.reorder([*order])
-        self._names.remember(batch.keys, places)
+        return np.array([self._places.get(key, PADDING) for key in keys], np.int64)
 
     def turns_of(self, batch: Any) -> list[Turn | None]:
         """The turn that each row of verl's batch is, in the batch's order; None for padding."""
@@ -152,14 +135,14 @@ class Rows:
         """Say of each turn that the filters name why it is left out."""
         if filters == Filters():
             return
-        compared = baselines.of_all(self.records)
+        compared = [baselines.of(record) for record in self.records]
         for game, turn in zip(self.games.tolist(), self.turns, strict=True):
-            turn.left_out = filters.reason(self.records[game], turn, compared[game].baselines[turn.player])
+            turn.left_out = filters.reason(self.records[game], turn, compared[game][turn.player])
 
     def facts(self, batch: Any, baselines: Baselines, gamma: float, reward_scale: float) -> RowFacts:
         """What an estimator of ours needs of each row of the batch; all zero for padding, and no advantage for a row
         that is left out. R - b is multiplied by ``reward_scale``."""
-        places, of_games = self.places(batch.keys), baselines.of_all(self.records)
+        places = self.places(batch.keys)
 
         def in_batch(rows: np.ndarray, padding: float = 0.0) -> torch.Tensor:
             return torch.from_numpy(np.append(rows, padding)[places]).to(torch.float32)
@@ -170,10 +153,11 @@ class Rows:
             return of_players[self.games, self.players]
 
         outcomes = of_rows([record.rewards for record in self.records])
-        compared = of_rows([of_game.baselines for of_game in of_games])
+        compared = of_rows([baselines.of(record) for record in self.records])
         without = np.isnan(compared) | ~np.fromiter(map(counts, self.turns), dtype=bool, count=len(self))
         compared[without] = outcomes[without]
-        scale = reward_scale * of_rows([of_game.scales for of_game in of_games])
+        scale = of_rows([(baselines.scale(record, 0), baselines.scale(record, 1)) for record in self.records])
+        scale *= reward_scale
         return RowFacts(in_batch(outcomes), in_batch(compared), in_batch(self.remaining), gamma, in_batch(scale, 1.0))
 
     def note_training(self, batch: Any, baselines: Baselines) -> None:
@@ -194,8 +178,8 @@ class Rows:
                 turn.advantage = advantage
             else:
                 turn.left_out = REJECTED
-        for record, compared in zip(self.records, baselines.of_all(self.records), strict=True):
-            record.baselines = compared.baselines
+        for record in self.records:
+            record.baselines = baselines.of(record)
 
 
 def estimate(facts: RowFacts, token_level_rewards: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:

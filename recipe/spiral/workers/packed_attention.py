@@ -9,7 +9,6 @@ computed, with their ends padded. As attention is causal, no token sees padding,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -55,14 +54,14 @@ def packed_attention(
         )
     if softcap is not None or s_aux is not None or not getattr(module, "is_causal", True):
         raise ValueError(f"attn_implementation={PACKED}: this model's attention is not of its kind; take eager")
-    rows = _rows(position_ids)
+    groups, back = packed_rows(position_ids)
     outputs = []
-    for places in rows.places:
+    for places in groups:
         states = (_side_by_side(part, places) for part in (query, key, value))
         mask = _band(places, sliding_window)
         output, _ = sdpa_attention_forward(module, *states, mask, **options)
         outputs.append(output.flatten(0, 1))
-    return torch.cat(outputs).index_select(0, rows.back).unsqueeze(0), None
+    return torch.cat(outputs).index_select(0, back).unsqueeze(0), None
 
 
 def _side_by_side(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
@@ -79,39 +78,34 @@ def _band(places: torch.Tensor, window: int | None) -> torch.Tensor | None:
     return torch.ones(longest, longest, dtype=torch.bool, device=places.device).tril().triu(1 - window)
 
 
-@dataclass(frozen=True)
-class PackedRows:
+@lru_cache(maxsize=1)  # by identity: each layer asks for those of its micro-batch, and again where it is computed again
+def packed_rows(position_ids: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor]:
     """Where the tokens of packed rows lie while their attention is computed.
 
     Args:
-        places: for each group of rows, which of all tokens is at each position; beyond a row's end it is the row's last
-            one. [rows of the group, the longest's length]
-        back: for each token its position among those of all groups, one after the other. [tokens]
+        position_ids: of one micro-batch. [1, tokens]
+
+    Returns:
+        For each group of rows, which of all tokens is at each position; beyond a row's end it is the row's last one.
+        [rows of the group, the longest's length]; and for each token its position among those of all groups, one after
+        the other. [tokens]
     """
-
-    places: list[torch.Tensor]
-    back: torch.Tensor
-
-    @classmethod
-    def at(cls, position_ids: torch.Tensor) -> PackedRows:
-        """``position_ids``: of one micro-batch. [1, tokens]"""
-        positions, device = position_ids[0], position_ids.device
-        goes_on = positions[1:] == positions[:-1] + 1
-        starts = torch.cat([goes_on.new_zeros(1), goes_on]).logical_not().nonzero().squeeze(1)
-        lengths = torch.cat([starts, starts.new_tensor([len(positions)])]).diff()
-        of_rows = lengths.tolist()
-        places, begins, first = [], [0] * len(of_rows), 0
-        for group in _alike(of_rows):
-            longest = of_rows[group[0]]
-            rows = torch.tensor(group, device=device)
-            within = torch.arange(longest, device=device).minimum(lengths[rows, None] - 1)
-            places.append(starts[rows, None] + within)
-            for i, row in enumerate(group):
-                begins[row] = first + i * longest
-            first += len(group) * longest
-        moved = torch.tensor(begins, device=device) - starts
-        back = torch.arange(len(positions), device=device) + moved.repeat_interleave(lengths)
-        return cls(places, back)
+    positions, device = position_ids[0], position_ids.device
+    goes_on = positions[1:] == positions[:-1] + 1
+    starts = torch.cat([goes_on.new_zeros(1), goes_on]).logical_not().nonzero().squeeze(1)
+    lengths = torch.cat([starts, starts.new_tensor([len(positions)])]).diff()
+    of_rows = lengths.tolist()
+    places, begins, first = [], [0] * len(of_rows), 0
+    for group in _alike(of_rows):
+        longest = of_rows[group[0]]
+        rows = torch.tensor(group, device=device)
+        within = torch.arange(longest, device=device).minimum(lengths[rows, None] - 1)
+        places.append(starts[rows, None] + within)
+        for i, row in enumerate(group):
+            begins[row] = first + i * longest
+        first += len(group) * longest
+    moved = torch.tensor(begins, device=device) - starts
+    return places, torch.arange(len(positions), device=device) + moved.repeat_interleave(lengths)
 
 
 def _alike(lengths: list[int]) -> Iterator[list[int]]:
@@ -123,11 +117,6 @@ def _alike(lengths: list[int]) -> Iterator[list[int]]:
             group = []
         group.append(row)
     yield group
-
-
-@lru_cache(maxsize=1)  # by identity: each layer asks for those of its micro-batch, and again where it is computed again
-def _rows(position_ids: torch.Tensor) -> PackedRows:
-    return PackedRows.at(position_ids)
 
 
 AttentionInterface.register(PACKED, packed_attention)

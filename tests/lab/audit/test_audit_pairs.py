@@ -10,9 +10,8 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.branches import branch_keys
 from recipe.spiral.players.records import GameRecord, Tokens
-from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.players.seeds import GameKey, branch_keys
 from recipe.spiral.spin.answer_loop import answer_record
 from recipe.spiral.spin.dpo import DpoSettings
 from recipe.spiral.spin.pairs import PairObjective

@@ -16,6 +16,7 @@ from recipe.spiral.lab.evaluation import command as main_eval
 from recipe.spiral.lab.evaluation.evaluation import Evaluation
 from recipe.spiral.lab.evaluation.settings import Settings
 from recipe.spiral.players.policy import Generate, Generation
+from recipe.spiral.players.records import Tokens
 
 END = 0
 
@@ -98,7 +99,7 @@ class FakeEngine:
             prompt = "".join(map(chr, prompt_ids))
             actions = re.findall(r"\[(?:[0-8]|bet|check|call|fold)\]", prompt) or ["[0]"]
             text = f"\\boxed{{{random.Random(sampling['seed']).choice(actions)}}}"
-            return Generation([*map(ord, text), END], None, False, None, name)
+            return Generation(Tokens(prompt_ids, [*map(ord, text), END], None, None, name), False)
 
         return generate
 

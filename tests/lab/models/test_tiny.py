@@ -277,18 +277,20 @@ def test_the_sampler_samples_the_models_distribution_seed_by_seed(model: Any, to
 
     async def ask(some: list[int]) -> list[list[int]]:
         answers = [sampler.generate(prompts[i], {"seed": i}) for i in some]
-        return [answer.token_ids for answer in await asyncio.gather(*answers)]
+        return [answer.tokens.response_ids for answer in await asyncio.gather(*answers)]
 
     together = asyncio.run(ask([0, 1, 2, 3]))
     assert together == [asyncio.run(ask([i]))[0] for i in range(4)], "the same whatever runs beside it"
     with torch.no_grad():
         expected = model(torch.tensor([[1, 2, 3]])).logits[0, -1].softmax(-1)
     draws = Sampler(model, tokenizer.eos_token_id, max_tokens=1).sample([[1, 2, 3]] * 4000, list(range(4000)))
-    counts = torch.zeros(len(expected)).index_add_(0, torch.tensor([d.token_ids[0] for d in draws]), torch.ones(4000))
+    drawn = torch.tensor([draw.tokens.response_ids[0] for draw in draws])
+    counts = torch.zeros(len(expected)).index_add_(0, drawn, torch.ones(4000))
     assert (counts / 4000 - expected).abs().max() < 0.03
-    token = draws[0].token_ids[0]
-    assert draws[0].log_probs is not None and abs(draws[0].log_probs[0] - expected[token].log()) < 1e-3
-    assert draws[0].truncated == (token != tokenizer.eos_token_id)
+    tokens, truncated = draws[0]
+    (token,) = tokens.response_ids
+    assert tokens.log_probs is not None and abs(tokens.log_probs[0] - expected[token].log()) < 1e-3
+    assert truncated == (token != tokenizer.eos_token_id)
 
 
 def test_an_error_while_sampling_reaches_every_game(tokenizer: Any) -> None:

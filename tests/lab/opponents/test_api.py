@@ -72,7 +72,7 @@ def test_a_game_is_recorded_with_what_it_used(serve: Serve) -> None:
     assert first.usage == last.usage == Usage(100, 20, (100 * 2 + 20 * 10) / 1e6)
     assert second.usage is None
     assert (first.response, first.verdict, last.verdict) == ("I take it. \\boxed{[4]}", "legal", "illegal")
-    assert GameRecord.from_json(record.to_json()) == record
+    assert GameRecord.from_dict(json.loads(record.to_json())) == record
     assert who.spent == Usage(200, 40, pytest.approx(2 * 0.0004))
 
 

@@ -57,9 +57,9 @@ def log_probs(model: Transformers, prompt: list[int], response: list[int], tempe
 def test_log_probabilities_are_those_of_the_distribution(
     model: Transformers, prompt: list[int], temperature: float
 ) -> None:
-    given = answer(model, prompt, 3, temperature=temperature)
-    assert given.log_probs == pytest.approx(log_probs(model, prompt, given.token_ids, temperature), abs=1e-3)
-    assert given.answered_by == "tiny"
+    tokens, _ = answer(model, prompt, 3, temperature=temperature)
+    assert tokens.log_probs == pytest.approx(log_probs(model, prompt, tokens.response_ids, temperature), abs=1e-3)
+    assert tokens.answered_by == "tiny"
 
 
 def test_the_seed_decides_and_nothing_else(model: Transformers, prompt: list[int]) -> None:
@@ -70,11 +70,11 @@ def test_the_seed_decides_and_nothing_else(model: Transformers, prompt: list[int
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(5)
     assert answer(model, prompt, 11) == first
-    assert len({tuple(answer(model, prompt, seed).token_ids) for seed in range(20)}) > 3
+    assert len({tuple(answer(model, prompt, seed).tokens.response_ids) for seed in range(20)}) > 3
 
 
 def test_answers_are_drawn_as_often_as_their_probability(model: Transformers, prompt: list[int]) -> None:
-    drawn = Counter(tuple(answer(model, prompt, seed).token_ids) for seed in range(300))
+    drawn = Counter(tuple(answer(model, prompt, seed).tokens.response_ids) for seed in range(300))
     response, count = drawn.most_common(1)[0]
     import math
 
@@ -83,15 +83,15 @@ def test_answers_are_drawn_as_often_as_their_probability(model: Transformers, pr
 
 
 def test_without_temperature_it_is_always_the_likeliest_token(model: Transformers, prompt: list[int]) -> None:
-    assert len({tuple(answer(model, prompt, seed, temperature=0).token_ids) for seed in range(5)}) == 1
+    assert len({tuple(answer(model, prompt, seed, temperature=0).tokens.response_ids) for seed in range(5)}) == 1
 
 
 def test_a_response_ends_at_an_end_token_or_at_the_limit(folder: Path, model: Transformers, prompt: list[int]) -> None:
     whole = answer(model, prompt)
-    assert whole.token_ids[-1] in end_tokens(folder)
+    assert whole.tokens.response_ids[-1] in end_tokens(folder)
     assert not whole.truncated
     cut = answer(model, prompt, max_tokens=2)
-    assert cut.token_ids == whole.token_ids[:2]
+    assert cut.tokens.response_ids == whole.tokens.response_ids[:2]
     assert cut.truncated
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -77,7 +78,7 @@ def test_a_table_has_games_of_every_opponent_and_role(tmp_path: Path) -> None:
     folder = RecordFolder(tmp_path)
     lines = gzip.decompress(folder.write("val", 40, played).read_bytes()).decode().splitlines()
     for row in rows:
-        found = GameRecord.from_json(lines[int(row["record"].rpartition(":")[2]) - 1])
+        found = GameRecord.from_dict(json.loads(lines[int(row["record"].rpartition(":")[2]) - 1]))
         assert (found.opponent, found.trainable, text(found)) == (row["opponent"], (row["role"],), row["text"])
 
 

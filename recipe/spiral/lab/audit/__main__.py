@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ...games.named import NAMED
+from ...games.registry import NAMED
 from ...processes.arguments import Arguments, new_file, own_game, run_program
 from ...processes.garbage import collect_less
 from ...processes.terminal import fail, visible

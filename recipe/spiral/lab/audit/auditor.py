@@ -16,10 +16,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ...players.branches import branch_keys
 from ...players.records import MAX_VOIDS, SELF_PLAY, GameRecord
 from ...players.seats import Seat
-from ...players.seeds import GameKey
+from ...players.seeds import GameKey, branch_keys
 from ...rollouts.schedule import training_row
 from ...storage import checkpoints
 from ...storage.checkpoints import folder_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from ...games.named import make_named
+from ...games.registry import make_named
 from ...match import Rules, play, random_opening
 from ...players.player import Position, PromptTooLong, Response
 from ...players.records import GameRecord

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...players.policy import Generation
+from ...players.records import Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -86,8 +87,8 @@ class Sampler:
                 past.batch_select_indices(rows)
                 inputs = tokens[rows][:, None]
         return [
-            Generation(tokens, log_p, truncated=tokens[-1] != self.eos, weight_versions=(0, 0))
-            for tokens, log_p in zip(ids, log_probs, strict=True)
+            Generation(Tokens(prompt, tokens, log_p, weight_versions=(0, 0)), truncated=tokens[-1] != self.eos)
+            for prompt, tokens, log_p in zip(prompts, ids, log_probs, strict=True)
         ]
 
 

@@ -13,6 +13,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from ...players.policy import Generation
+from ...players.records import Tokens
 from ...processes.composing import RECIPE
 from ...processes.engine_failure import EngineFailure
 from ...processes.launch import put_on_path, set_environment
@@ -90,7 +91,8 @@ class Transformers:
                 if len(tokens) % _EVERY == 0:
                     self._progress(len(tokens))
                 read = chosen
-        return Generation(tokens, log_probs, tokens[-1:] == [] or tokens[-1] not in self._ends, None, self.name)
+        truncated = not tokens or tokens[-1] not in self._ends
+        return Generation(Tokens(prompt_ids, tokens, log_probs, None, self.name), truncated)
 
 
 def _warpers(sampling: Mapping[str, Any]) -> Any:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any
 
 from ...games.base import TEXTARENA
-from ...games.named import make_named
 from ...games.outside import is_class
+from ...games.registry import make_named
 from ...players.records import RESULTS, GameRecord, Turn
 from ...players.seats import Opponent
 from ...storage.record_folder import RecordFolder

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...games.named import NotNamed
+from ...games.registry import NotNamed
 from ...processes.launch import is_in_use
 from ...processes.run_log import LOG
 from ...storage.checkpoints import config_file, config_of

@@ -16,6 +16,7 @@ from recipe.spiral.lab.evaluation.matches.store import TABLES, OtherEvaluation
 from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
 from recipe.spiral.lab.graders.question import Question
 from recipe.spiral.players.policy import Generation, PromptTooLong
+from recipe.spiral.players.records import Tokens
 from tests.lab.evaluation.made_policies import Characters, settings
 
 QUESTIONS = [Question("aime24", str(number), "math", f"How many, {number}?", "7") for number in range(4)]
@@ -38,7 +39,7 @@ class Model:
         self.most = max(self.most, self.under_way)
         await asyncio.sleep(0)
         self.under_way -= 1
-        return Generation([*map(ord, f"{sampling['seed']} \\boxed{{7}}"), 0], None, False, None)
+        return Generation(Tokens(prompt_ids, [*map(ord, f"{sampling['seed']} \\boxed{{7}}"), 0], None, None), False)
 
 
 def answered(

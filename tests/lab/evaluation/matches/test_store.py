@@ -47,13 +47,13 @@ def test_what_was_played_is_finished_and_the_rest_is_missing(tmp_path: Path) -> 
 
 def test_a_killed_process_leaves_its_games_and_no_lock(tmp_path: Path) -> None:
     script = (
-        "import os, sys, signal\n"
+        "import json, os, sys, signal\n"
         "from recipe.spiral.lab.evaluation.matches.store import Manifest\n"
         "from recipe.spiral.lab.evaluation.matches.store import EvaluationStore\n"
         "from recipe.spiral.players.records import GameRecord\n"
         "policies = {name: {'kind': 'random'} for name in ('a', 'b', 'random')}\n"
         "store = EvaluationStore(sys.argv[1], Manifest(0, 'shared', policies, {}))\n"
-        "for line in sys.stdin: store.append(GameRecord.from_json(line))\n"
+        "for line in sys.stdin: store.append(GameRecord.from_dict(json.loads(line)))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     games = [game_of(game) for game in list(PLAN)[:4]]

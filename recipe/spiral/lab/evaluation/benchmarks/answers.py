@@ -64,6 +64,6 @@ async def reply_to(
     """
     if len(prompt_ids) > prompt_length:
         raise PromptTooLong(f"{len(prompt_ids)} tokens are more than the {prompt_length} that prompts may have")
-    generation = await generate(prompt_ids, sampling)
-    text = str(tokenizer.decode(generation.token_ids, skip_special_tokens=True))
-    return Reply(text, len(generation.token_ids), generation.truncated)
+    tokens, truncated = await generate(prompt_ids, sampling)
+    text = str(tokenizer.decode(tokens.response_ids, skip_special_tokens=True))
+    return Reply(text, len(tokens.response_ids), truncated)

@@ -157,7 +157,7 @@ class EvaluationStore(Database):
             DiskFull: there is no room; the file is as it was before.
         """
         identity, retry = GameId.of(record), record.key.retry
-        self._games.add(*identity, retry, value=record.to_dict())
+        self._games.add(*identity, retry, value=json.loads(record.to_json()))
         self._note(identity, retry, record.discarded)
 
 

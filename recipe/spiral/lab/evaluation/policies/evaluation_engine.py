@@ -20,6 +20,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field
 
 from ....players.policy import Generate, Generation
+from ....players.records import Tokens
 from ....processes.engine_failure import EngineFailure, engine_settings, explain
 from ....processes.launch import set_environment
 from ....rollouts.end_tokens import end_tokens
@@ -155,7 +156,7 @@ class VLLMEngine:
                 raise EngineFailure(f"{name}: vLLM returned no tokens for a prompt of {len(prompt_ids)} tokens")
             token_ids = list(final.outputs[0].token_ids)
             truncated = final.outputs[0].finish_reason == "length" and token_ids[-1] not in self._ends
-            return Generation(token_ids, None, truncated, None, name)
+            return Generation(Tokens(prompt_ids, token_ids, None, None, name), truncated)
 
         return generate
 
