@@ -455,6 +455,19 @@ def test_scores_are_those_of_the_whole_distribution(tmp_path: Path) -> None:
     settings(tmp_path, "exploitability.games=[KuhnPoker]", "exploitability.by=samples", "sampling.top_p=0.9")
 
 
+def test_scores_of_a_pools_member_end_where_its_runs_model_does(
+    tmp_path: Path, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started_from, asked = tmp_path / "started-from", list[Path]()
+    (tmp_path / "kuhn" / "config.yaml").write_text(f"actor_rollout_ref: {{model: {{path: {started_from}}}}}")
+    monkeypatch.setattr(running, "load", lambda *_: None)
+    monkeypatch.setattr(running, "end_tokens", lambda folder: asked.append(folder) or {0})
+    made = evaluation(tmp_path, Fakes(), run)
+    for policy in made.policies:
+        made._score(policy, [], made._seating)
+    assert asked == [started_from] * 3
+
+
 def test_policies_with_a_dialogue_are_not_read_by_one_observation(tmp_path: Path) -> None:
     mine = f"policies=[{model(tmp_path / 'mine')}]"
     with pytest.raises(ValueError, match=r"prompt\.style=dialogue"):

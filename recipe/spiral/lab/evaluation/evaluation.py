@@ -97,9 +97,9 @@ class Evaluation:
         of_questions = {asking.template_of(policy, settings.benchmarks).name} if asked else set()
         return {policy.prompt(game)[0] for game in games} | of_questions
 
-    def _start_vllm(self, model: Any, adapters: Any, engines: int) -> VLLMEngine:
-        settings = self.settings
-        return VLLMEngine(model, adapters, settings.max_model_len, settings.engine, settings.eval_dir, engines)
+    def _start_vllm(self, model: Any, adapters: Any, engines: int, texts: Any) -> VLLMEngine:
+        chosen, folder = self.settings.engine, self.settings.eval_dir
+        return VLLMEngine(model, adapters, self.settings.max_model_len, chosen, folder, engines, texts=texts)
 
     def _check(self) -> None:
         settings = self.settings
@@ -215,9 +215,8 @@ class Evaluation:
         settings = self.settings
         assert policy.model is not None
         model = load(policy.model, policy.adapter, settings.engine.dtype)
-        responses = Responses(
-            tuple(sorted(end_tokens(policy.model))), settings.sampling.temperature, settings.max_response_length
-        )
+        ends = tuple(sorted(end_tokens(policy.texts or policy.model)))
+        responses = Responses(ends, settings.sampling.temperature, settings.max_response_length)
         for game, metric in tables:
             score = Scorer(seating.tokenizer(policy), seating.encode(policy, game), of_model(model, responses))
             self._add_table(policy, game, metric, read_scores(game_tree(game), score))

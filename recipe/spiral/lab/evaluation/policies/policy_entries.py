@@ -164,7 +164,7 @@ def _policy(
     """A policy with weights. Of its run are the prompts, and the lengths, that neither entry nor evaluation sets."""
     prompt, by_game = prompts.of(settings, run)
     own = {"prompts": by_game} if by_game else {}
-    return Policy(
+    policy = Policy(
         name=name,
         kind="model" if adapter is None else "adapter",
         identity={**weights_identity(model, adapter), **origin, **own, **prompt},
@@ -175,6 +175,9 @@ def _policy(
         by_game=by_game,
         lengths=run.lengths or _lengths(model),
     )
+    # A pool's members have none of their own.
+    texts = Path(run.model) if run.model and not (policy.tokenizer / "tokenizer_config.json").is_file() else None
+    return replace(policy, texts=texts)
 
 
 def _lengths(model: Path) -> tuple[int, int]:
@@ -210,7 +213,5 @@ def _snapshots(
         if form_of(model) == "adapter":
             model, adapter = adapter_base(model, settings.get("base") or run.model, setting), model
         policy = _policy(f"{run_name}/step_{number:06d}", model, adapter, settings, prompts, run, origin)
-        # A pool's members have none of their own.
-        texts = Path(run.model) if run.model and not (policy.tokenizer / "tokenizer_config.json").is_file() else None
-        policies.append(replace(policy, texts=texts, run=run_name, step=number))
+        policies.append(replace(policy, run=run_name, step=number))
     return policies
