@@ -18,6 +18,8 @@ from ....processes.masking import without_secrets
 from ....processes.terminal import visible
 from ...models import EMBEDDED, MADE_FOR, embedded
 from ...opponents import more_kinds
+from ...opponents.api.endpoint_settings import OF_ASKING
+from ...opponents.budgets import API
 from ...opponents.elsewhere import form_of, members_of
 from .evaluated_policy import LENGTHS, Policy, Prompts
 from .policy_weights import (
@@ -121,7 +123,8 @@ def _fixed(kind: str, name: str | None, settings: dict[str, Any], games: tuple[s
     more_kinds.check(kind, settings, games or ())
     if name is None:
         name = more_kinds.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
-    identity = {"kind": kind, **({"settings": without_secrets(settings)} if settings else {})}
+    decide = {key: value for key, value in settings.items() if kind != API or key not in OF_ASKING}
+    identity = {"kind": kind, **({"settings": without_secrets(decide)} if decide else {})}
     return Policy(name, kind, identity, games=games, settings=settings)
 
 
