@@ -228,6 +228,27 @@ def test_games_that_are_void_again_and_again_are_given_up(tmp_path: Path, monkey
     assert both(results(tmp_path), "bad", "random", "TicTacToe")["void"] == 18, "tries of all starts count"
 
 
+SAMPLED = ["match_ups=[]", "games=[]", "exploitability.games=[KuhnPoker]", "exploitability.by=samples"]
+
+
+def test_a_failed_sample_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, Failing(PlayerFailure("no answer")))
+    sampled = [*BAD, *SAMPLED, "exploitability.samples=2"]
+    with pytest.raises(PlayerFailure, match="no answer"):
+        evaluation(tmp_path, Fakes(), *sampled, "void_retries=0").run()
+    evaluation(tmp_path, Fakes(), *sampled, "void_retries=1").run()
+    assert results(tmp_path)["exploitability"][0]["policy"] == "bad"
+
+
+@pytest.mark.parametrize("spent", [BudgetSpent, Unpaid])
+def test_a_sample_that_may_not_be_paid_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spent: type[PlayerFailure]
+) -> None:
+    failing(monkeypatch, Failing(spent("spent")))
+    with pytest.raises(spent):
+        evaluation(tmp_path, Fakes(), *BAD, *SAMPLED).run()
+
+
 @pytest.mark.parametrize("spent", [BudgetSpent, Unpaid])
 def test_a_spent_budget_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spent: type[PlayerFailure]) -> None:
     failing(monkeypatch, Failing(spent("spent")))

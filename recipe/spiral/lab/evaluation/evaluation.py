@@ -261,9 +261,8 @@ class Evaluation:
     async def _sample(self, policy: Policy, game: str, metric: ExactMetric, seating: Seating, bar: tqdm) -> None:
         self.show(f"{policy.name} in {game}: {metric.samples} samples of each information set")
         settings, player = self.settings, seating(policy.name, game)
-        table = await read_player(
-            game_tree(game), player, metric.samples, settings.seed, settings.rules, settings.concurrency
-        )
+        how = (metric.samples, settings.seed, settings.rules, settings.concurrency, settings.void_retries)
+        table = await read_player(game_tree(game), player, *how)
         self._add_table(policy, game, metric, table)
 
     async def _ask(self, policy: Policy, missing: list[tuple[Question, int]], seating: Seating, bar: tqdm) -> None:
