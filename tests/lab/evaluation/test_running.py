@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from recipe.spiral.lab.evaluation.exploitability import nash_conv
 from recipe.spiral.lab.evaluation.matches import loop
 from recipe.spiral.lab.evaluation.matches.matchups import GameId
 from recipe.spiral.lab.evaluation.matches.store import FILE, OtherEvaluation, read_games
+from recipe.spiral.lab.evaluation.outputs import evaluation_trackers
 from recipe.spiral.lab.evaluation.settings import NothingPlayed, Refused
 from recipe.spiral.lab.opponents.api.endpoint_client import Unpaid
 from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
@@ -154,6 +156,22 @@ def test_adapters_play_their_own_base(tmp_path: Path) -> None:
     evaluation(tmp_path, fakes, f"policies=[{lora}]", f"opponents=[{base}]").run()
     assert fakes.events == [("start", "base"), ("close", "base")]
     assert both(results(tmp_path), "lora", "base", "TicTacToe")["games"] == 6
+
+
+@pytest.mark.parametrize("follow", ["null", "5"])
+def test_followed_checkpoints_are_one_run_in_a_tracker(
+    tmp_path: Path, run: str, monkeypatch: pytest.MonkeyPatch, follow: str
+) -> None:
+    (tmp_path / "kuhn" / "config.yaml").write_text("trainer: {project_name: p, experiment_name: e}")
+    runs: list[str] = []
+    monkeypatch.setattr(evaluation_trackers, "_log", lambda *_: runs.append(os.environ["WANDB_RUN_ID"]))
+    for step in (16, 32):
+        snapshot = f"policies=[{{path: {tmp_path}/kuhn, step: {step}}}]"
+        folder = f"eval_dir={tmp_path}/e/step_{step:06d}"
+        evaluation(
+            tmp_path, Fakes(), snapshot, folder, f"follow={follow}", "logger=[wandb]", "opponents=[random]"
+        ).run()
+    assert len(runs) == 2 and len(set(runs)) == (1 if follow == "5" else 2)
 
 
 def test_a_policy_is_sampled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

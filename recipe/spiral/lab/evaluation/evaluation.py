@@ -145,7 +145,7 @@ class Evaluation:
             text = self._report()
             if len(plan) and not (self._store.finished(plan) or self._tables or self._answers):
                 raise NothingPlayed(f"no game was played: {next(self._missing())}")
-        log_results(settings.eval_dir, self.weighted, settings.logger, self.show)
+        log_results(settings.eval_dir, self.weighted, settings.logger, self.show, settings.whole)
         return text
 
     def _ask_endpoints(self) -> None:
