@@ -102,6 +102,12 @@ def test_a_command_composes(words: tuple[str, ...], tmp_path: Path, monkeypatch:
         OmegaConf.to_container(config, resolve=True)
 
 
+def test_the_lag_for_a_default_run_is_one_that_its_snapshots_have() -> None:
+    (told,) = [{*words} for _, words in commands() if "match_ups=[own_past]" in words]
+    distance = OmegaConf.load(ROOT / "recipe/spiral/config/spiral_trainer.yaml").trainer.save_freq
+    assert "policies=[outputs/spiral/default]" in told and f"lag={distance}" in told
+
+
 def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 200
 

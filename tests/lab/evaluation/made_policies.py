@@ -70,7 +70,7 @@ class Fakes:
         self.most = self.responses = 0
         self.shares: set[int] = set()
 
-    def __call__(self, model: Path, adapters: tuple[Path, ...], engines: int) -> FakeEngine:
+    def __call__(self, model: Path, adapters: tuple[Path, ...], engines: int, texts: Path | None = None) -> FakeEngine:
         self.events.append(("start", model.name))
         self.shares.add(engines)
         engine = FakeEngine(self, model, adapters)
@@ -106,7 +106,7 @@ class FakeEngine:
     def fits(self, model: Path, adapters: Sequence[Path]) -> bool:
         return self.fakes.fitting and not self.adapters and not adapters
 
-    async def become(self, model: Path) -> None:
+    async def become(self, model: Path, texts: Path | None = None) -> None:
         self.fakes.events.append(("load", model.name))
         self.model = model
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from recipe.spiral.lab.evaluation.exploitability import nash_conv
 from recipe.spiral.lab.evaluation.matches import loop
 from recipe.spiral.lab.evaluation.matches.matchups import GameId
 from recipe.spiral.lab.evaluation.matches.store import FILE, OtherEvaluation, read_games
+from recipe.spiral.lab.evaluation.outputs import evaluation_trackers
 from recipe.spiral.lab.evaluation.settings import NothingPlayed, Refused
 from recipe.spiral.lab.opponents.api.endpoint_client import Unpaid
 from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
@@ -156,6 +158,22 @@ def test_adapters_play_their_own_base(tmp_path: Path) -> None:
     assert both(results(tmp_path), "lora", "base", "TicTacToe")["games"] == 6
 
 
+@pytest.mark.parametrize("follow", ["null", "5"])
+def test_followed_checkpoints_are_one_run_in_a_tracker(
+    tmp_path: Path, run: str, monkeypatch: pytest.MonkeyPatch, follow: str
+) -> None:
+    (tmp_path / "kuhn" / "config.yaml").write_text("trainer: {project_name: p, experiment_name: e}")
+    runs: list[str] = []
+    monkeypatch.setattr(evaluation_trackers, "_log", lambda *_: runs.append(os.environ["WANDB_RUN_ID"]))
+    for step in (16, 32):
+        snapshot = f"policies=[{{path: {tmp_path}/kuhn, step: {step}}}]"
+        folder = f"eval_dir={tmp_path}/e/step_{step:06d}"
+        evaluation(
+            tmp_path, Fakes(), snapshot, folder, f"follow={follow}", "logger=[wandb]", "opponents=[random]"
+        ).run()
+    assert len(runs) == 2 and len(set(runs)) == (1 if follow == "5" else 2)
+
+
 def test_a_policy_is_sampled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nash_conv, "interval", partial(nash_conv.interval, resamples=40))
     overrides = [f"policies=[{model(tmp_path / 'mine')}]", "opponents=[]", "games=[KuhnPoker]"]
@@ -226,6 +244,27 @@ def test_games_that_are_void_again_and_again_are_given_up(tmp_path: Path, monkey
     with pytest.raises(NothingPlayed, match=told):
         evaluation(tmp_path, Fakes(), *BAD, "void_retries=2").run()
     assert both(results(tmp_path), "bad", "random", "TicTacToe")["void"] == 18, "tries of all starts count"
+
+
+SAMPLED = ["match_ups=[]", "games=[]", "exploitability.games=[KuhnPoker]", "exploitability.by=samples"]
+
+
+def test_a_failed_sample_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, Failing(PlayerFailure("no answer")))
+    sampled = [*BAD, *SAMPLED, "exploitability.samples=2"]
+    with pytest.raises(PlayerFailure, match="no answer"):
+        evaluation(tmp_path, Fakes(), *sampled, "void_retries=0").run()
+    evaluation(tmp_path, Fakes(), *sampled, "void_retries=1").run()
+    assert results(tmp_path)["exploitability"][0]["policy"] == "bad"
+
+
+@pytest.mark.parametrize("spent", [BudgetSpent, Unpaid])
+def test_a_sample_that_may_not_be_paid_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spent: type[PlayerFailure]
+) -> None:
+    failing(monkeypatch, Failing(spent("spent")))
+    with pytest.raises(spent):
+        evaluation(tmp_path, Fakes(), *BAD, *SAMPLED).run()
 
 
 @pytest.mark.parametrize("spent", [BudgetSpent, Unpaid])
@@ -453,6 +492,19 @@ def test_scores_are_those_of_the_whole_distribution(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="by=scores"):
             settings(tmp_path, "exploitability.games=[KuhnPoker]", override)
     settings(tmp_path, "exploitability.games=[KuhnPoker]", "exploitability.by=samples", "sampling.top_p=0.9")
+
+
+def test_scores_of_a_pools_member_end_where_its_runs_model_does(
+    tmp_path: Path, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started_from, asked = tmp_path / "started-from", list[Path]()
+    (tmp_path / "kuhn" / "config.yaml").write_text(f"actor_rollout_ref: {{model: {{path: {started_from}}}}}")
+    monkeypatch.setattr(running, "load", lambda *_: None)
+    monkeypatch.setattr(running, "end_tokens", lambda folder: asked.append(folder) or {0})
+    made = evaluation(tmp_path, Fakes(), run)
+    for policy in made.policies:
+        made._score(policy, [], made._seating)
+    assert asked == [started_from] * 3
 
 
 def test_policies_with_a_dialogue_are_not_read_by_one_observation(tmp_path: Path) -> None:

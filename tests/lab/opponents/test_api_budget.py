@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
 from recipe.spiral.lab.opponents.api.endpoint_settings import Limit
 from recipe.spiral.players.player import PlayerFailure, Response
 from recipe.spiral.players.records import Usage
+from tests.lab.evaluation.made_policies import Fakes, evaluation
 from tests.lab.opponents.asking import Serve, player, position, respond, run
 from tests.lab.opponents.endpoint import completion, good
 
@@ -45,6 +47,29 @@ def test_money_is_counted_too(serve: Serve) -> None:
     with pytest.raises(BudgetSpent, match=r"360 tokens for \$0\.0012"):
         respond(who)
     assert len(endpoint.requests) == 3
+
+
+@pytest.mark.parametrize("follow", ["null", "5"])
+def test_an_evaluations_budget_holds_for_all_its_starts_and_can_be_raised(
+    serve: Serve, tmp_path: Path, follow: str
+) -> None:
+    endpoint = serve(good())
+
+    def start(budget: int, folder: str, *more: str) -> int:
+        """How many games' answers were paid for; a start's first question is not."""
+        before = len(endpoint.requests)
+        about = f'name: gpt, model: some, base_url: "{endpoint.url}", api_key_env: SOME_KEY, budget_tokens: {budget}'
+        few = ["policies=[random]", f"opponents=[{{kind: api, {about}, max_concurrency: 1}}]", f"follow={follow}"]
+        with pytest.raises(BudgetSpent):
+            evaluation(tmp_path, Fakes(), *few, f"eval_dir={tmp_path}/e/{folder}").run()
+        return len(endpoint.requests) - before - 1
+
+    folder = "step_000010" if follow == "5" else ""
+    assert [start(240, folder), start(240, folder), start(360, folder)] == [2, 0, 1]
+    assert follow == "null" or start(480, "step_000020") == 1, "of all checkpoints"
+    (tmp_path / "e" / "spent.json").write_text("{")
+    with pytest.raises(ValueError, match=r"spent\.json: what the endpoints have cost so far cannot be read"):
+        start(480, folder)
 
 
 def test_those_who_wait_see_what_was_spent_meanwhile(serve: Serve) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral.lab.models import embedded
+from recipe.spiral.lab.play import sampling
 from recipe.spiral.lab.play.playing import Table, play_game
 from recipe.spiral.lab.play.seats_taken import Opponent, Wish, find
 from recipe.spiral.match import Rules
@@ -92,15 +95,19 @@ def test_an_exported_model_plays_by_its_runs_rules(run: Path, tiny: Path, tmp_pa
     assert settings(opponent)["top_k"] == 3 and settings(opponent)["max_tokens"] == 12
 
 
-def test_a_pools_member_has_its_runs_tokenizer(run: Path, tiny: Path, wish: Wish) -> None:
-    """As a run writes them: weights and a config."""
+def as_a_run_writes_them(run: Path, started_from: Path) -> None:
+    """Members of a pool: weights and a config."""
     for member in (run / "pool").iterdir():
         for file in member.iterdir():
             if file.name not in ("config.json", "model.safetensors"):
                 file.unlink()
     config = OmegaConf.load(run / "config.yaml")
-    OmegaConf.update(config, "actor_rollout_ref.model.path", str(tiny), force_add=True)
+    OmegaConf.update(config, "actor_rollout_ref.model.path", str(started_from), force_add=True)
     OmegaConf.save(config, run / "config.yaml")
+
+
+def test_a_pools_member_has_its_runs_tokenizer(run: Path, tiny: Path, wish: Wish) -> None:
+    as_a_run_writes_them(run, tiny)
     table = Table("TicTacToe", "member", 1, Rules())
     player = find("TicTacToe", str(run), wish).make(lambda tokens: None)
     finished = asyncio.run(play_game(table, player, Shown(lambda position: position.game.legal_actions()[0]), KEY))
@@ -108,6 +115,25 @@ def test_a_pools_member_has_its_runs_tokenizer(run: Path, tiny: Path, wish: Wish
     assert tokens is not None
     assert finished.record.turns[0].action in (f"[{square}]" for square in range(9))
     assert tokens.response_ids[-1] in end_tokens(tiny)
+
+
+@pytest.mark.parametrize("named", ["", "pool/step_000040"])
+@pytest.mark.parametrize("engine", ["transformers", "vllm"])
+def test_a_pools_member_ends_where_its_runs_model_does(
+    named: str, engine: str, run: Path, tiny: Path, wish: Wish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started_from = shutil.copytree(tiny, tmp_path / "started-from")
+    (started_from / "generation_config.json").write_text('{"eos_token_id": [5, 7]}')
+    as_a_run_writes_them(run, started_from)
+    ends: list[Any] = []
+    monkeypatch.setattr(sampling, "Transformers", lambda *given: ends.append(given[2]) or SimpleNamespace(generate=0))
+    monkeypatch.setattr(
+        sampling,
+        "start_vllm",
+        lambda *given: ends.append(end_tokens(given[4])) or SimpleNamespace(generate_as=lambda *_: 0),
+    )
+    find("TicTacToe", str(run / named), replace(wish, engine=engine)).make(lambda tokens: None)
+    assert ends == [end_tokens(started_from)] and ends[0] > {5, 7}
 
 
 def test_another_step_is_named_after_an_at_sign(run: Path, wish: Wish) -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from recipe.spiral.lab.report.evaluation_results import evaluations, folders
 
 
-def test_evaluations_beside_the_run_are_its_own_by_their_policies_paths(tmp_path: Path) -> None:
+def test_evaluations_beside_the_run_are_its_own_by_their_policies_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, others = tmp_path / "spiral" / "a", tmp_path / "evaluation"
     run.mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "spiral")
@@ -24,7 +28,8 @@ def test_evaluations_beside_the_run_are_its_own_by_their_policies_paths(tmp_path
         (others / name / "results.json").write_text(json.dumps({"manifest": manifest}))
     (others / "torn").mkdir()
     (others / "torn" / "results.json").write_text(f'{{"manifest": {{"policies": {{"a": {{"run": "{run}"}}')
-    for folder in (run, tmp_path / "link" / "a"):
+    monkeypatch.chdir(run.parent)
+    for folder in (run, tmp_path / "link" / "a", Path("a")):
         assert [place.name for place in folders(folder, [])] == ["of a snapshot", "of the run"]
 
 

@@ -20,12 +20,14 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from recipe.spiral.lab.sweep.jobs import OUTPUT, STATE, Job, State, _name
+from recipe.spiral.checks import ConfigError
+from recipe.spiral.lab.sweep.jobs import OUTPUT, STATE, Job, State, _devices, _name
 from recipe.spiral.lab.sweep.runner import Sweep
 from recipe.spiral.lab.sweep.sweep_table import REPORT, TABLE
 from recipe.spiral.storage.record_folder import RecordFolder
 from tests.made import record
 from tests.made_configs import CONFIG
+from tests.made_configs import config as a_config
 
 ROOT = Path(__file__).resolve().parents[3]
 #: Does what its arguments say in the folder that they name: a training run as a sweep sees it.
@@ -264,6 +266,26 @@ def test_jobs_side_by_side(tmp_path: Path, stub: list[str], drivers: list[Driver
     assert "played" in (tmp_path / "job=4" / OUTPUT).read_text()
 
 
+def test_jobs_of_different_sizes_share_no_accelerator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    jobs = [Job(f"n={n}", tmp_path / str(n), {}, devices=n) for n in (2, 1)]
+    together = Sweep(jobs, tmp_path, 2, [])
+    shares = [together._devices(job, slot)["CUDA_VISIBLE_DEVICES"] for slot, job in enumerate(jobs)]
+    assert shares == ["0,1", "2"]
+
+
+def test_engines_with_accelerators_of_their_own_are_counted(tmp_path: Path) -> None:
+    def count(*overrides: str) -> int:
+        return _devices(a_config(tmp_path, "trainer.n_gpus_per_node=2", *overrides, hardware="gpu"))
+
+    own = ("opponent_engine.devices=own", "fsp.enabled=true", "fsp.members_per_step=3")
+    assert (count(), count(*own)) == (2, 5)
+    apart = ("trainer.v1.trainer_mode=separate_async", "actor_rollout_ref.rollout.n_gpus_per_node=4")
+    assert (count(*apart), count(*apart, *own)) == (6, 12)
+    with pytest.raises(ConfigError, match=r"fsp\.size=many: must be"):
+        count("fsp.size=many")
+
+
 def test_the_same_sweep_runs_once_at_a_time(tmp_path: Path, stub: list[str], drivers: list[Driver]) -> None:
     drivers.append(first := Driver(tmp_path, stub, "wait"))
     first.wait_for("job=0/ready")
@@ -407,8 +429,8 @@ def test_an_example_is_a_sweep(tmp_path: Path) -> None:
         (["trainer.experiment_name=a,b"], "give all of them one folder: hydra.sweep.dir=outputs/my_sweep"),
         (
             ["seed=0,1", "jobs_at_once=2", "hardware=gpu", "trainer.n_gpus_per_node=2"],
-            "spiral: jobs_at_once=2: jobs of up to 2 accelerators (trainer.n_gpus_per_node) need 4, and "
-            "CUDA_VISIBLE_DEVICES=0,1,2 names fewer; lower one of the two",
+            "spiral: jobs_at_once=2: jobs of up to 2 accelerators (trainer.n_gpus_per_node, and engines' own) need 4, "
+            "and CUDA_VISIBLE_DEVICES=0,1,2 names fewer; lower one of the two",
         ),
         (["seed=0,1", "no.such.key=1"], "spiral: no.such.key=1: there is no such setting; "),
         (["games=[KuhnPoker],[Nimm]"], "spiral: unknown game 'Nimm'. Did you mean 'Nim'?"),

@@ -18,7 +18,7 @@ from ..graders.grading import Grader
 from ..graders.question import Question
 from ..opponents.api.endpoint_settings import ApiSettings
 from ..opponents.api.first_question import ask_once
-from ..opponents.budgets import API
+from ..opponents.budgets import API, COSTS, read_costs
 from .benchmarks import asking
 from .benchmarks.asking import Answers
 from .benchmarks.benchmark_metrics import judge
@@ -97,9 +97,9 @@ class Evaluation:
         of_questions = {asking.template_of(policy, settings.benchmarks).name} if asked else set()
         return {policy.prompt(game)[0] for game in games} | of_questions
 
-    def _start_vllm(self, model: Any, adapters: Any, engines: int) -> VLLMEngine:
-        settings = self.settings
-        return VLLMEngine(model, adapters, settings.max_model_len, settings.engine, settings.eval_dir, engines)
+    def _start_vllm(self, model: Any, adapters: Any, engines: int, texts: Any) -> VLLMEngine:
+        chosen, folder = self.settings.engine, self.settings.eval_dir
+        return VLLMEngine(model, adapters, self.settings.max_model_len, chosen, folder, engines, texts=texts)
 
     def _check(self) -> None:
         settings = self.settings
@@ -116,6 +116,8 @@ class Evaluation:
                     f"prompt.style=dialogue ({policy.name}): exploitability and optimality take what a policy answers "
                     "to one observation; set exploitability.games=[] and optimality.games=[], or prompt.style=state"
                 )
+        if (costs := settings.whole / COSTS).is_file():
+            read_costs(costs)  # raises if it is damaged
         for model in sorted(models_of(self.everybody)):
             check_length(model, settings.max_model_len)
 
@@ -143,7 +145,7 @@ class Evaluation:
             text = self._report()
             if len(plan) and not (self._store.finished(plan) or self._tables or self._answers):
                 raise NothingPlayed(f"no game was played: {next(self._missing())}")
-        log_results(settings.eval_dir, self.weighted, settings.logger, self.show)
+        log_results(settings.eval_dir, self.weighted, settings.logger, self.show, settings.whole)
         return text
 
     def _ask_endpoints(self) -> None:
@@ -215,9 +217,8 @@ class Evaluation:
         settings = self.settings
         assert policy.model is not None
         model = load(policy.model, policy.adapter, settings.engine.dtype)
-        responses = Responses(
-            tuple(sorted(end_tokens(policy.model))), settings.sampling.temperature, settings.max_response_length
-        )
+        ends = tuple(sorted(end_tokens(policy.texts or policy.model)))
+        responses = Responses(ends, settings.sampling.temperature, settings.max_response_length)
         for game, metric in tables:
             score = Scorer(seating.tokenizer(policy), seating.encode(policy, game), of_model(model, responses))
             self._add_table(policy, game, metric, read_scores(game_tree(game), score))
@@ -260,9 +261,8 @@ class Evaluation:
     async def _sample(self, policy: Policy, game: str, metric: ExactMetric, seating: Seating, bar: tqdm) -> None:
         self.show(f"{policy.name} in {game}: {metric.samples} samples of each information set")
         settings, player = self.settings, seating(policy.name, game)
-        table = await read_player(
-            game_tree(game), player, metric.samples, settings.seed, settings.rules, settings.concurrency
-        )
+        how = (metric.samples, settings.seed, settings.rules, settings.concurrency, settings.void_retries)
+        table = await read_player(game_tree(game), player, *how)
         self._add_table(policy, game, metric, table)
 
     async def _ask(self, policy: Policy, missing: list[tuple[Question, int]], seating: Seating, bar: tqdm) -> None:

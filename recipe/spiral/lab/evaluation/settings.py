@@ -181,6 +181,11 @@ class Settings(Section):
         """Where checkpoints are exported to."""
         return self.cache_dir or self.eval_dir.with_name(f"{self.eval_dir.name}-weights")
 
+    @property
+    def whole(self) -> Path:
+        """The folder of the whole evaluation: with ``follow`` that of each checkpoint lies in it."""
+        return self.eval_dir if self.follow is None else self.eval_dir.parent
+
     def with_lengths(self, known: Iterable[tuple[int, int]]) -> Settings:
         """With the longest of the policies' lengths, in tokens, where the config leaves a length to them."""
         prompt, response = [max(lengths, default=1) for lengths in zip(*known, strict=True)] or [1, 1]

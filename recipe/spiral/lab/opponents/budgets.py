@@ -163,6 +163,22 @@ def read_costs(file: Path) -> dict[str, dict[str, Any]]:
     return costs
 
 
+def keep_costs(player: ApiPlayer, file: Path) -> None:
+    """Let a player of an evaluation go on from what the file says it has spent, and the file know of each request.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+
+    def costs() -> dict[str, dict[str, Any]]:
+        return read_costs(file) if file.is_file() else {}
+
+    def keep(spent: Usage) -> None:
+        write_whole(file, json.dumps({**costs(), player.name: asdict(spent)}))
+
+    player.spent, player.keep = Usage(**costs().get(player.name, {})), keep
+
+
 def check_costs(costs: Mapping[str, Any]) -> None:
     """Raises ValueError: they are no usages."""
     try:

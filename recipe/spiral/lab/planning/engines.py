@@ -49,18 +49,32 @@ def of_opponents(config: DictConfig, model: ModelSize) -> tuple[Engine, int, int
 
     With LoRA opponents are adapters on the policy's engine.
     """
-    rollout, settings = config.actor_rollout_ref.rollout, config.opponent_engine
-    models = 0 if has_adapter(config) else League(config).served
-    engines = EngineSettings(models, **settings)
-    merged = OmegaConf.merge(rollout, {"gpu_memory_utilization": engines.share}, settings.rollout)
-    if settings.kv_cache_memory_bytes is not None:
-        merged.engine_kwargs.vllm.kv_cache_memory_bytes = settings.kv_cache_memory_bytes
+    merged, taken = _served(config)
+    if config.opponent_engine.kv_cache_memory_bytes is not None:
+        merged.engine_kwargs.vllm.kv_cache_memory_bytes = config.opponent_engine.kv_cache_memory_bytes
     engine = _engine(config, model, merged, "opponent_engine.gpu_memory_utilization")
-    devices, ranks = config.trainer.n_gpus_per_node * config.trainer.nnodes, int(merged.tensor_model_parallel_size)
-    slots = engines.slots(devices, ranks) if models else 0
-    if settings.devices == "own":
-        return engine, 0, slots * ranks
-    return engine, -(-slots * ranks // devices), 0
+    if config.opponent_engine.devices == "own":
+        return engine, 0, taken
+    return engine, -(-taken // (config.trainer.n_gpus_per_node * config.trainer.nnodes)), 0
+
+
+def devices(config: DictConfig) -> int:
+    """How many devices a run on one machine takes, with those that its engines and its opponents' have of their own."""
+    rollout, settings = config.actor_rollout_ref.rollout, config.opponent_engine
+    own = _served(config)[1] if settings.devices == "own" else 0
+    # the policy's engines have some with separate_async
+    return int(config.trainer.n_gpus_per_node) + int(rollout.nnodes) * int(rollout.n_gpus_per_node) + own
+
+
+def _served(config: DictConfig) -> tuple[DictConfig, int]:
+    """The settings of the opponents' engines, and how many devices they take, all together."""
+    settings, models = config.opponent_engine, 0 if has_adapter(config) else League(config).served
+    engines = EngineSettings(models, **settings)
+    share = {"gpu_memory_utilization": engines.share}
+    merged = OmegaConf.merge(config.actor_rollout_ref.rollout, share, settings.rollout)
+    ranks = int(merged.tensor_model_parallel_size)
+    slots = engines.slots(config.trainer.n_gpus_per_node * config.trainer.nnodes, ranks) if models else 0
+    return merged, slots * ranks
 
 
 def _engine(config: DictConfig, model: ModelSize, rollout: DictConfig, setting: str) -> Engine:

@@ -108,7 +108,9 @@ def _warpers(sampling: Mapping[str, Any]) -> Any:
     return LogitsProcessorList(steps)
 
 
-def start_vllm(model: Path, adapter: Path | None, max_model_len: int, folder: Path) -> VLLMEngine:
+def start_vllm(
+    model: Path, adapter: Path | None, max_model_len: int, folder: Path, texts: Path | None = None
+) -> VLLMEngine:
     """An engine with the settings that an evaluation has on this machine. ``max_model_len`` is of prompt and response
     together, in tokens; ``folder`` gets a file of what vLLM prints. Raises ImportError: vLLM is not installed;
     EngineFailure: it does not start."""
@@ -118,4 +120,4 @@ def start_vllm(model: Path, adapter: Path | None, max_model_len: int, folder: Pa
     put_on_path(RECIPE.parents[1])
     settings = EngineSettings.model_validate(OmegaConf.to_container(config.engine, resolve=True))
     adapters = () if adapter is None else (adapter,)
-    return VLLMEngine(model, adapters, max_model_len, settings, folder, names=PLAY)
+    return VLLMEngine(model, adapters, max_model_len, settings, folder, names=PLAY, texts=texts)

@@ -218,10 +218,10 @@ class _Loading:
         policy = self.policy
         assert policy.model is not None
         if self.wish.engine == "vllm":
-            self.engine = start_vllm(policy.model, policy.adapter, length, self.wish.cache.parent)
+            self.engine = start_vllm(policy.model, policy.adapter, length, self.wish.cache.parent, policy.texts)
             generate: Generate = self.engine.generate_as(policy.name, policy.adapter)
             return generate
         from ...rollouts.end_tokens import end_tokens
 
-        ends = end_tokens(policy.model, eos)
+        ends = end_tokens(policy.texts or policy.model, eos)
         return Transformers(policy.model, policy.adapter, ends, policy.name, progress).generate

@@ -27,7 +27,7 @@ def folders(run_dir: Path, asked: Iterable[Path]) -> list[Path]:
     """The evaluations that are asked for, and those of this run that lie in its folder or where evaluations usually
     lie; one that follows a run has a folder for each checkpoint."""
     places = [*asked, *(place for place in sorted(run_dir.glob("evaluation*")) if is_within(place, run_dir))]
-    usual = run_dir.parent.parent / "evaluation"
+    usual = run_dir.absolute().parent.parent / "evaluation"
     places += [place for place in sorted(usual.glob("*")) if place.is_dir() and _is_of(place, run_dir)]
     return with_results(places)
 

@@ -16,13 +16,16 @@ from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
 from ...checks import ConfigError, check
-from ...checks.errors import require
+from ...checks.errors import refusals, require
+from ...checks.names import walk
 from ...checks.resumption import finished
+from ...checks.schema import check_values
 from ...processes.cluster import cluster_address
 from ...processes.masking import without_secrets
 from ...processes.starting import choose_checkpoint
 from ...processes.terminal import note
 from ...storage.disk import unwritable, write_whole
+from ..planning.engines import devices
 
 #: In a job's folder: the file with what it printed, and the file with its state.
 OUTPUT = "output.txt"
@@ -43,7 +46,7 @@ class Job:
     swept: Mapping[str, str]  # the overrides in which it differs from the others, by key
     arguments: tuple[str, ...] = ()  # what the entry point is started with
     config: str = ""  # a digest of the composed config, by which a second start recognises a job that is done
-    devices: int = 0  # how many accelerators it takes; 0 on a CPU
+    devices: int = 0  # how many accelerators it takes, where jobs run side by side; 0 on a CPU
 
 
 @dataclass
@@ -112,7 +115,7 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
                 swept={key.lstrip("+"): value for key, value in values.items()},
                 arguments=_arguments(config, hydra, folder / name, mine),
                 config=_digest(config),
-                devices=0 if config.trainer.device == "cpu" else config.trainer.n_gpus_per_node,
+                devices=_devices(config) if max(at_once) > 1 else 0,
             )
         )
     _check_devices(jobs, max(at_once))
@@ -173,13 +176,21 @@ def _arguments(config: DictConfig, hydra: DictConfig, folder: Path, overrides: M
     return (*flags, "--config-name", hydra.job.config_name, *hydra.overrides.hydra, *hydra.overrides.task, *ours)
 
 
+def _devices(config: DictConfig) -> int:
+    if config.trainer.device == "cpu":
+        return 0
+    with refusals():
+        check_values(config, dict(walk(OmegaConf.to_container(config, resolve=False))))
+        return devices(config)
+
+
 def _check_devices(jobs: Sequence[Job], at_once: int) -> None:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     needed = at_once * max(job.devices for job in jobs)
     if visible is not None and at_once > 1 and needed > len(visible.split(",")):
         raise ConfigError(
-            f"jobs_at_once={at_once}: jobs of up to {needed // at_once} accelerators (trainer.n_gpus_per_node) need "
-            f"{needed}, and CUDA_VISIBLE_DEVICES={visible} names fewer; lower one of the two"
+            f"jobs_at_once={at_once}: jobs of up to {needed // at_once} accelerators (trainer.n_gpus_per_node, and "
+            f"engines' own) need {needed}, and CUDA_VISIBLE_DEVICES={visible} names fewer; lower one of the two"
         )
 
 

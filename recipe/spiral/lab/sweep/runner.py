@@ -135,7 +135,8 @@ class Sweep:
         """Side by side, each job has accelerators of its own: every Ray counts them from the first."""
         if self.at_once == 1 or job.devices == 0:
             return {}
-        share = range(slot * job.devices, (slot + 1) * job.devices)
+        first = slot * max(other.devices for other in self.jobs)  # jobs may differ in how many they take
+        share = range(first, first + job.devices)
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         names = visible.split(",") if visible is not None else None
         return {"CUDA_VISIBLE_DEVICES": ",".join(names[i] if names else str(i) for i in share)}

@@ -107,6 +107,14 @@ def test_of_a_run_that_has_ended_everything_is_measured_once(tmp_path: Path, tra
     assert evaluate.steps == [10] and training.waited == 0
 
 
+def test_a_linked_runs_curve_has_the_name_of_its_folder(tmp_path: Path, training: Training) -> None:
+    training.save(10)
+    training.end()
+    (tmp_path / "latest").symlink_to(training.run_dir)
+    follow(settings(tmp_path, policies=[str(tmp_path / "latest")]), Evaluations(), sleep=training.sleep)
+    assert (tmp_path / "eval" / "curves.csv").is_file()
+
+
 def test_a_run_that_saved_nothing_is_no_error(tmp_path: Path, training: Training) -> None:
     training.end()
     assert follow(settings(tmp_path), Evaluations()) == "no checkpoint has been measured yet"

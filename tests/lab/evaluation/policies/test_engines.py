@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -12,6 +13,7 @@ from typing import cast
 import pytest
 
 from recipe.spiral.lab.evaluation.parsing import parse
+from recipe.spiral.lab.evaluation.policies import evaluation_engine
 from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
 from recipe.spiral.lab.evaluation.policies.evaluation_engine import (
     Engines,
@@ -92,6 +94,32 @@ def test_adapters_of_a_model_are_on_one_engine() -> None:
     asyncio.run(engines.load(models_of(policies)))
     assert fakes.running[0].adapters == (first, second)
     assert engines.generate_as(policies[2])
+
+
+def test_a_pools_member_ends_where_its_runs_model_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, given = Path("/models/started-from"), list[dict[str, object]]()
+
+    async def done(*_: object, **__: object) -> bool:
+        return True
+
+    monkeypatch.setitem(
+        sys.modules, "vllm", cast(ModuleType, SimpleNamespace(AsyncEngineArgs=lambda **more: given.append(more)))
+    )
+    vllm = SimpleNamespace(from_engine_args=lambda _: SimpleNamespace(collective_rpc=done, reset_prefix_cache=done))
+    for module in ("vllm.v1.engine.async_llm", "vllm.v1.engine", "vllm.v1"):
+        monkeypatch.setitem(sys.modules, module, cast(ModuleType, SimpleNamespace(AsyncLLM=vllm)))
+    monkeypatch.setattr(evaluation_engine, "end_tokens", lambda folder: folder)
+    monkeypatch.setattr(VLLMEngine, "fits", lambda *_: True)
+
+    def start(model: Path, adapters: tuple[Path, ...], engines: int, texts: Path | None) -> VLLMEngine:
+        return VLLMEngine(model, adapters, 8, EngineSettings(), tmp_path, engines, texts=texts)
+
+    engines = Engines(start, [replace(model_policy(0), texts=texts), model_policy(1)], 1, lambda line: None)
+    ends = []
+    for number in (0, 1, 0):
+        asyncio.run(engines.load(frozenset({PATHS[number]})))
+        ends.append(engines._running[0]._ends)
+    assert ends == [texts, PATHS[1], texts] and [each["tokenizer"] for each in given] == [str(texts)]
 
 
 def test_vllm_is_told_what_an_engine_is_for(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from ....players.policy import Generate, PolicyPlayer
 from ....players.prompts import Encode, encoder, get_template
 from ....players.records import GameRecord
 from ...opponents.api.endpoint_client import Unpaid
-from ...opponents.api.endpoint_player import BudgetSpent
+from ...opponents.api.endpoint_player import ApiPlayer, BudgetSpent
+from ...opponents.budgets import COSTS, keep_costs
 from ...opponents.more_kinds import make_player
 from ..policies.evaluated_policy import Policy
 from ..policies.policy_weights import read_tokenizer
@@ -45,7 +46,9 @@ class Seating:
         policy, settings = self._policies[name], self._settings
         if policy.model is None:
             if name not in self._fixed:  # one player for all games: an endpoint's connections and budget are its own
-                self._fixed[name] = make_player(policy.kind, policy.settings, name)
+                self._fixed[name] = fixed = make_player(policy.kind, policy.settings, name)
+                if isinstance(fixed, ApiPlayer):
+                    keep_costs(fixed, settings.whole / COSTS)
             return self._fixed[name]
         tokenizer = self.tokenizer(policy)
 

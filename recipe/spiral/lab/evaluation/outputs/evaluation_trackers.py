@@ -29,11 +29,15 @@ LOGGED = "logged.json"
 
 
 def log_results(
-    folder: Path, policies: Sequence[Policy], loggers: Sequence[str] | None, show: Callable[[str], None]
+    folder: Path,
+    policies: Sequence[Policy],
+    loggers: Sequence[str] | None,
+    show: Callable[[str], None],
+    whole: Path | None = None,
 ) -> None:
     """Log what ``results.json`` has of each run's checkpoints. A tracker that fails is told of, and ends nothing.
 
-    ``loggers`` are as ``trainer.logger``; None: the run's own.
+    ``loggers`` are as ``trainer.logger``; None: the run's own. ``whole`` is ``Settings.whole``; None: ``folder``.
     """
     runs = {policy.run: run_dir for policy in policies if policy.run and (run_dir := _run_dir(policy)) is not None}
     if (loggers is not None and not loggers) or not runs:
@@ -52,7 +56,7 @@ def log_results(
             trackers = [str(name) for name in named if name != "console"]
             if not new or not trackers:
                 continue
-            with _environment(run_dir, folder):
+            with _environment(run_dir, whole or folder):
                 _log(str(trainer.get("project_name")), f"{trainer.get('experiment_name')}-eval", trackers, new)
             done |= {f"{run} {step}": _digest(values) for step, values in new.items()}
             steps = ", ".join(map(str, sorted(new)))
@@ -108,9 +112,9 @@ def _digest(values: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _environment(run_dir: Path, folder: Path) -> Iterator[None]:
+def _environment(run_dir: Path, whole: Path) -> Iterator[None]:
     """Within it trackers write into the run's folder. An evaluation is one run of theirs, however often it goes on."""
-    number = hashlib.blake2b(f"{run_dir}\0{folder}".encode(), digest_size=8).hexdigest()
+    number = hashlib.blake2b(f"{run_dir}\0{whole}".encode(), digest_size=8).hexdigest()
     variables = tracker_environment(run_dir, "evaluation") | one_run(number) | {"WANDB_SILENT": "true"}
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

@@ -85,7 +85,7 @@ def _the_run(policies: Any) -> tuple[dict[str, Any], Path]:
         raise Refused(wanted)
     if unfit := sorted({"step", "size"} & entry.keys()):
         raise Refused(f"policies: {', '.join(unfit)}: not with follow; start and interval choose the checkpoints")
-    run_dir = Path(str(entry["path"])).expanduser().absolute()
+    run_dir = Path(str(entry["path"])).expanduser().resolve()  # as the policies are named
     if not config_file(run_dir).is_file():
         raise Refused(f"{wanted}; {run_dir} is no run (yet): start the training first")
     return entry, run_dir

@@ -29,7 +29,7 @@ class Policy:
         games: the ids of the games that it plays; None: all that it can.
         settings: a fixed player's.
         lengths: its longest prompt and response, in tokens, where the evaluation does not set them.
-        texts: the folder of its tokenizer, where that is with neither its model nor its adapter.
+        texts: the folder of its tokenizer and end tokens, where they are with neither its model nor its adapter.
         run, step: the run whose snapshot it is, and the snapshot's step; None: it is no snapshot.
     """
 

@@ -74,6 +74,7 @@ class VLLMEngine:
         folder: gets what its processes print, in ``engine.log``.
         engines: the number of engines that run at a time, and share the memory of the GPUs.
         names: of the settings, for messages.
+        texts: the folder of the tokenizer and the end tokens, where they are not with the model.
 
     Raises:
         ImportError: vLLM is not installed.
@@ -89,6 +90,7 @@ class VLLMEngine:
         folder: Path,
         engines: int = 1,
         names: Mapping[str, str] = EVALUATION,
+        texts: Path | None = None,
     ) -> None:
         set_environment({"VLLM_LOGGING_STREAM": "ext://sys.stderr"})
         for module in settings.modules:
@@ -108,14 +110,14 @@ class VLLMEngine:
         self._names, self._log = names, folder / "engine.log"
         self._log_start = self._log.stat().st_size if self._log.is_file() else 0
         try:
-            chosen = arguments(model, adapters, max_model_len, settings, engines)
+            chosen = arguments(model, adapters, max_model_len, settings, engines, texts)
             with stderr_kept(self._log):
                 self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**chosen))
         except Exception as error:
             # what its processes raise comes here as a RuntimeError
             kind = UnfitArguments if isinstance(error, TypeError | ValueError) else EngineFailure
             raise kind(f"{model}: vLLM does not start: {self._explain(error)}") from error
-        self._ends = end_tokens(model)
+        self._ends = end_tokens(texts or model)
 
     def generate_as(self, name: str, adapter: Path | None = None) -> Generate:
         """The ``generate`` of a policy of that name: the model itself, or one of its adapters."""
@@ -173,8 +175,10 @@ class VLLMEngine:
             return False
         return True
 
-    async def become(self, model: Path) -> None:
+    async def become(self, model: Path, texts: Path | None = None) -> None:
         """Load the weights of another model that ``fits``; no response may be under way meanwhile.
+
+        vLLM keeps its tokenizer, which it does not use: prompts and responses are tokens.
 
         Raises:
             EngineFailure: vLLM cannot load them; the engine cannot be used any more.
@@ -190,7 +194,7 @@ class VLLMEngine:
         if not dropped:
             raise EngineFailure(f"{model}: vLLM still has its prefix cache of the earlier weights")
         self._broken, self.model = False, model
-        self._ends = end_tokens(model)
+        self._ends = end_tokens(texts or model)
 
     def _explain(self, error: BaseException) -> str:
         printed = self._log.read_bytes()[self._log_start :] if self._log.is_file() else b""
@@ -202,11 +206,17 @@ class VLLMEngine:
 
 
 def arguments(
-    model: Path, adapters: tuple[Path, ...], max_model_len: int, settings: EngineSettings, engines: int = 1
+    model: Path,
+    adapters: tuple[Path, ...],
+    max_model_len: int,
+    settings: EngineSettings,
+    engines: int = 1,
+    texts: Path | None = None,
 ) -> dict[str, Any]:
     """vLLM's settings for an engine."""
     chosen: dict[str, Any] = {
         "model": str(model),
+        "tokenizer": str(texts or model),
         "max_model_len": max_model_len,
         "dtype": settings.dtype,
         "tensor_parallel_size": settings.tensor_parallel_size,
@@ -259,8 +269,8 @@ def check_length(model: Path, tokens: int) -> None:
         )
 
 
-#: ``start(model, adapters, engines)`` starts an engine, one of so many that run at a time.
-Start = Callable[[Path, tuple[Path, ...], int], VLLMEngine]
+#: ``start(model, adapters, engines, texts)`` starts an engine, one of so many that run at a time.
+Start = Callable[[Path, tuple[Path, ...], int, Path | None], VLLMEngine]
 
 
 def models_of(policies: Iterable[Policy]) -> Models:
@@ -306,19 +316,20 @@ class Engines:
             EngineFailure: one does not start, or cannot be loaded.
         """
         for model in sorted(models - {engine.model for engine in self._running}):
-            served = (policy.adapter for policy in self._policies if policy.model == model)
-            adapters = tuple(dict.fromkeys(adapter for adapter in served if adapter is not None))
+            served = [policy for policy in self._policies if policy.model == model]
+            adapters = tuple(dict.fromkeys(policy.adapter for policy in served if policy.adapter is not None))
+            texts = next((policy.texts for policy in served if policy.texts is not None), None)
             if len(self._running) >= self._room:
                 free = [engine for engine in self._running if engine.model not in models]
                 fitting = next((engine for engine in free if engine.fits(model, adapters)), None)
                 if fitting is not None:
                     self._show(f"loading {model}")
-                    await fitting.become(model)
+                    await fitting.become(model, texts)
                     continue
                 self._running.remove(free[0])
                 free[0].close()
             self._show(f"starting vLLM with {model}")
-            self._running.append(self._start(model, adapters, self._room))
+            self._running.append(self._start(model, adapters, self._room, texts))
 
     def generate_as(self, policy: Policy) -> Generate:
         """A policy's engine; its model must be loaded."""

@@ -18,6 +18,8 @@ from ....processes.masking import without_secrets
 from ....processes.terminal import visible
 from ...models import EMBEDDED, MADE_FOR, embedded
 from ...opponents import more_kinds
+from ...opponents.api.endpoint_settings import OF_ASKING
+from ...opponents.budgets import API
 from ...opponents.elsewhere import form_of, members_of
 from .evaluated_policy import LENGTHS, Policy, Prompts
 from .policy_weights import (
@@ -121,7 +123,8 @@ def _fixed(kind: str, name: str | None, settings: dict[str, Any], games: tuple[s
     more_kinds.check(kind, settings, games or ())
     if name is None:
         name = more_kinds.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
-    identity = {"kind": kind, **({"settings": without_secrets(settings)} if settings else {})}
+    decide = {key: value for key, value in settings.items() if kind != API or key not in OF_ASKING}
+    identity = {"kind": kind, **({"settings": without_secrets(decide)} if decide else {})}
     return Policy(name, kind, identity, games=games, settings=settings)
 
 
@@ -164,7 +167,7 @@ def _policy(
     """A policy with weights. Of its run are the prompts, and the lengths, that neither entry nor evaluation sets."""
     prompt, by_game = prompts.of(settings, run)
     own = {"prompts": by_game} if by_game else {}
-    return Policy(
+    policy = Policy(
         name=name,
         kind="model" if adapter is None else "adapter",
         identity={**weights_identity(model, adapter), **origin, **own, **prompt},
@@ -175,6 +178,9 @@ def _policy(
         by_game=by_game,
         lengths=run.lengths or _lengths(model),
     )
+    # A pool's members have none of their own.
+    texts = Path(run.model) if run.model and not (policy.tokenizer / "tokenizer_config.json").is_file() else None
+    return replace(policy, texts=texts)
 
 
 def _lengths(model: Path) -> tuple[int, int]:
@@ -210,7 +216,5 @@ def _snapshots(
         if form_of(model) == "adapter":
             model, adapter = adapter_base(model, settings.get("base") or run.model, setting), model
         policy = _policy(f"{run_name}/step_{number:06d}", model, adapter, settings, prompts, run, origin)
-        # A pool's members have none of their own.
-        texts = Path(run.model) if run.model and not (policy.tokenizer / "tokenizer_config.json").is_file() else None
-        policies.append(replace(policy, texts=texts, run=run_name, step=number))
+        policies.append(replace(policy, run=run_name, step=number))
     return policies

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from ....players.player import PlayerFailure, PlayerMisconfigured, Position, Response
@@ -34,6 +35,7 @@ class ApiPlayer:
         spent: what all requests have used, those that came to nothing included. (Those are estimated by their prompt,
             where the endpoint did not count.)
         doubt: what was wrong with the endpoint's count of tokens when that was seen first; None: nothing was.
+        keep: is told of ``spent`` after each request.
         answered: whether it has given an answer. From then on a refusal, which would otherwise stop the run, is a
             failure of its game: what has answered is there, and takes the key.
     """
@@ -48,6 +50,7 @@ class ApiPlayer:
         load_openai()
         self.settings, self.name = settings, name
         self.limit, self.spent = settings.limit, Usage()
+        self.keep: Callable[[Usage], None] = lambda spent: None
         self.doubt: str | None = None
         self.answered = False
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
@@ -94,6 +97,7 @@ class ApiPlayer:
     def count(self, usage: Usage) -> None:
         """Add what a request has used."""
         self.spent += usage
+        self.keep(self.spent)
 
     def distrust(self, doubt: str) -> None:
         """Say once that the endpoint counts tokens wrongly."""

@@ -13,6 +13,13 @@ from ....players.player import PlayerMisconfigured
 from ....players.prompts import TEMPLATES, Template, get_template
 from ....players.records import Usage
 
+#: How it is asked and what it may cost: settings that change no answer.
+OF_ASKING = frozenset(
+    (
+        *("api_key_env", "timeout", "total_timeout", "retries", "backoff", "max_backoff", "max_retry_after"),
+        *("max_concurrency", "budget_tokens", "budget_usd", "price_in", "price_out"),
+    )
+)
 #: Tokens of the longest response where no setting limits it.
 _LONGEST_RESPONSE = 2**16
 #: No text has more bytes than this for each token.
