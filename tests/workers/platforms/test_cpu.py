@@ -104,6 +104,24 @@ def test_the_device_module_is_torch_cpu_with_what_verl_calls() -> None:
     assert 0 < free <= total
 
 
+def test_freed_memory_goes_back_to_the_system() -> None:
+    code = f"""
+import psutil, torch
+from {PlatformCPU.__module__} import PlatformCPU
+memory = psutil.Process().memory_info
+torch.ones(4_000_000).clone()  # from now on glibc keeps pieces of this size
+before = memory().rss
+pieces = [torch.ones(50_000) for _ in range(2000)]
+del pieces[:-1]
+kept = memory().rss
+PlatformCPU().device_module.empty_cache()
+print(kept - before, memory().rss - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    kept, left = map(int, done.stdout.split())
+    assert kept > 300e6 and left < kept / 4, "what every step frees would fill the machine"
+
+
 def _calls_of_verl() -> set[str]:
     """The names that verl takes from its device module, other back-ends' own folders left out."""
     used: set[str] = set()
