@@ -213,7 +213,14 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu=9", r"ref\.log_prob_max_token_len_per_gpu=9: a turn"),
         ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=0", r"per_gpu=0: must be a whole number >= 1 or null"),
         ("actor_rollout_ref.model.lora.rank=8", r"lora\.rank=8: must be 0; it is of verl's workers with Megatron; set"),
-        ("critic.forward_max_token_len_per_gpu=null", r"critic\.forward_max_token_len_per_gpu=null: must be a whole"),
+        ("critic.forward_max_token_len_per_gpu=99", r"=99: must be \$.* does not read it; set that instead"),
+        ("critic.use_dynamic_bsz=false", r"critic\.use_dynamic_bsz=false: must be true; .* set critic\.ppo_max_token"),
+        ("critic.ppo_micro_batch_size_per_gpu=4", r"per_gpu=4: must be null; .* set critic\.ppo_max_token_len_per_gpu"),
+        (
+            "critic.forward_micro_batch_size_per_gpu=4",
+            r"per_gpu=4: must be null; .* set critic\.ppo_max_token_len_per_g",
+        ),
+        ("critic.ulysses_sequence_parallel_size=2", r"size=2: must be 1; .* set critic\.fsdp\.ulysses_sequence"),
         (
             "actor_rollout_ref.rollout.max_num_batched_tokens=100",
             r"max_num_batched_tokens=100: must be at least actor_rollout_ref\.rollout\.max_model_len=512",

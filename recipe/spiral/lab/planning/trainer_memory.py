@@ -104,7 +104,7 @@ def _of(
 def _tokens(config: DictConfig, part: DictConfig) -> int:
     """The most that go through the model at a time."""
     turn = int(config.data.max_prompt_length) + int(config.data.max_response_length)
-    if not config.actor_rollout_ref.actor.use_dynamic_bsz:
+    if not part.use_dynamic_bsz:
         return turn * int(part.get("ppo_micro_batch_size_per_gpu") or 1)
     return max(int(part.ppo_max_token_len_per_gpu), turn)
 
