@@ -338,7 +338,7 @@ def test_what_is_true_or_false_is_one_of_them(tmp_path: Path, override: str) -> 
         ("actor_rollout_ref.rollout.gpu_memory_utilization=1.0", "must be a number > 0 and < 1"),
         ("actor_rollout_ref.rollout.max_num_batched_tokens=many", "must be a whole number >= 1"),
         ("actor_rollout_ref.actor.fsdp_config.model_dtype=fp31", "must be one of 16, 32, fp16, fp32, "),
-        ("actor_rollout_ref.rollout.dtype=fp32", "must be one of auto, half, float16, bfloat16, float, float32"),
+        ("actor_rollout_ref.rollout.dtype=fp32", "must be one of float16, bfloat16, float32"),
         ("actor_rollout_ref.actor.strategy=fspd2", "must be one of fsdp, fsdp2"),
         ("critic.optim.num_cycles=half", "must be a number > 0"),
         ("actor_rollout_ref.rollout.seed=first", "must be a number"),

@@ -12,7 +12,7 @@ from ...workers.portions import ELEMENTS, ROWS
 from .model_size import ModelSize
 
 #: Bytes of an element.
-WIDTHS = {"fp32": 4, "float32": 4, "float": 4, "32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
+WIDTHS = {"fp32": 4, "float32": 4, "32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "16": 2}
 FULL = 4
 
 
