@@ -214,6 +214,11 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=0", r"per_gpu=0: must be a whole number >= 1 or null"),
         ("actor_rollout_ref.model.lora.rank=8", r"lora\.rank=8: must be 0; it is of verl's workers with Megatron; set"),
         ("critic.forward_max_token_len_per_gpu=99", r"=99: must be \$.* does not read it; set that instead"),
+        (
+            "actor_rollout_ref.rollout.val_kwargs.do_sample=false",
+            r"do_sample=false: must be true; .* take temperature=0",
+        ),
+        ("actor_rollout_ref.rollout.val_kwargs.n=2", r"n=2: must be 1; .* set validation\.games_per_role"),
         ("critic.use_dynamic_bsz=false", r"critic\.use_dynamic_bsz=false: must be true; .* set critic\.ppo_max_token"),
         ("critic.ppo_micro_batch_size_per_gpu=4", r"per_gpu=4: must be null; .* set critic\.ppo_max_token_len_per_gpu"),
         (
