@@ -16,6 +16,7 @@ from tests.made_configs import config, with_vllm_and_gpus
 from tests.storage.test_checkpoints import save
 
 COLOCATE, SEPARATE = "trainer.v1.trainer_mode=colocate_async", "trainer.v1.trainer_mode=separate_async"
+MODES = ("trainer.v1.colocate_async", "trainer.v1.separate_async")
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +33,7 @@ def has_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         ["asynchronous.max_staleness=null"],
         ["asynchronous.max_staleness=0", "asynchronous.on_stale=drop"],
         ["algorithm.adv_estimator=grpo_role", "data.games_per_start=8"],
+        ["data.games_per_start=8", *(f"{mode}.num_warmup_batches=0.5" for mode in MODES)],
         ["opponents=[{kind: random, share: 0.2}]", "draw_retry.enabled=true"],
         ["num_mini_batches=4", "guard.action=stop"],
         ["actor_rollout_ref.model.lora_rank=8", "+actor_rollout_ref.model.lora.merge=true"],
@@ -55,6 +57,10 @@ def test_what_may_be_set_passes(tmp_path: Path, mode: str, overrides: list[str])
             [COLOCATE, "asynchronous.max_staleness=1", "trainer.v1.colocate_async.num_warmup_batches=1.5"],
             r"asynchronous\.max_staleness=1: games of trainer\.v1\.colocate_async\.num_warmup_batches=1\.5 batches .*; "
             r"take 2 or more",
+        ),
+        (
+            [COLOCATE, "data.games_per_start=8", "trainer.v1.colocate_async.num_warmup_batches=0.53"],
+            r"num_warmup_batches=0\.53: of the 67 games .* fewer than data\.games_per_start=8; take 1$",
         ),
         (
             [SEPARATE, "actor_rollout_ref.model.lora_rank=8"],

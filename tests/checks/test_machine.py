@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
+from verl.utils.config import omega_conf_to_dataclass
 
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks import machine as machine_checks
@@ -109,6 +110,8 @@ def test_all_that_goes_through_a_model_has_the_same_micro_batches(
     actor = setup.actor_rollout_ref.actor
     assert actor.ppo_max_token_len_per_gpu == setup.critic.ppo_max_token_len_per_gpu == expected
     assert setup.actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu == expected
+    setup.critic.model = None  # it need not be there; what verl's V1 trainer gives to the engine:
+    assert omega_conf_to_dataclass(setup.critic).ppo_infer_max_token_len_per_gpu == expected
 
 
 def test_flash_attn_that_is_asked_for_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

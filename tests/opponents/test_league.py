@@ -167,6 +167,20 @@ def test_whoever_may_play_again_is_kept_asleep_and_loads_are_counted(tmp_path: P
     assert 8 <= loads <= 18, "one of three is drawn; the one before is drawn again in a third of the steps"
 
 
+def test_a_step_that_is_begun_again_keeps_its_loads(tmp_path: Path) -> None:
+    """A start with games in flight: they are launched again before its first step begins."""
+    made = league(tmp_path)
+    made.restore({}, None, [], "model")
+    made.join(0, snapshot)
+    for _ in range(2):
+        made.begin_step(1)
+        metrics = made.metrics(1)
+        assert (metrics["opponents/loads"], metrics["opponents/kept"]) == (1, 0)
+        made.engine.again = {*made.engine.held}
+    made.begin_step(2)
+    assert made.metrics(2)["opponents/loads"] == 0
+
+
 def test_a_checkpoint_brings_back_exactly_what_was(tmp_path: Path) -> None:
     """Killed after it went on, evicting members and adding others: the same games are played again."""
     first = league(tmp_path)

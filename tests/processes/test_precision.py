@@ -19,7 +19,6 @@ MIXED = "actor_rollout_ref.actor.fsdp_config.mixed_precision"
         ("cpu", [], None),
         ("gpu", [], "bfloat16"),
         ("cpu", ["actor_rollout_ref.rollout.dtype=bfloat16"], "bfloat16"),
-        ("cpu", ["actor_rollout_ref.rollout.dtype=auto"], "auto"),
         ("cpu", [f"{MIXED}.param_dtype=bf16"], "bf16"),
         ("cpu", [f"{MIXED}=null"], "bf16"),
         ("gpu", ["actor_rollout_ref.rollout.dtype=float32", f"{MIXED}.param_dtype=fp32"], None),

@@ -152,6 +152,14 @@ def test_truncated_responses_are_counted_where_they_are_read() -> None:
     assert metrics["games/TicTacToe/p1/truncated"] == metrics["turns/invalid"] == 0.0
 
 
+def test_a_baseline_of_groups_is_the_mean_over_the_games() -> None:
+    """Of one game: the last group's alone would be 0.75."""
+    games = [record(index, baselines=(baseline, -baseline)) for index, baseline in enumerate((0.25, -0.25, 0.75))]
+    metrics = training_metrics(games, [])
+    roles = [metrics[f"games/TicTacToe/p{role}/baseline"] for role in (0, 1)]
+    assert roles == [0.25, -0.25]
+
+
 def test_baselines_and_advantages_are_reported_by_role() -> None:
     values = [0.9, 0.9, -1.1]
     games = [

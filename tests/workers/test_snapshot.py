@@ -14,6 +14,7 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
+from recipe.spiral.checks.schema import KINDS
 from recipe.spiral.workers import snapshot
 from recipe.spiral.workers.engine.fitting import check_fits
 from recipe.spiral.workers.policy_worker import PolicyWorker
@@ -91,10 +92,12 @@ def test_it_is_the_model_in_one_file_or_in_several(
     check_fits(folder, tmp_path / "initial")
 
 
-def test_it_has_the_rollouts_type_and_is_a_copy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", KINDS["actor_rollout_ref.rollout.dtype"].removeprefix("one of ").split(", "))
+def test_it_has_the_rollouts_type_and_is_a_copy(tmp_path: Path, dtype: str) -> None:
     module = language_model()
-    worker(module, dtype="bfloat16").save_snapshot(str(tmp_path / "s"))
-    assert {weight.dtype for weight in load_file(tmp_path / "s" / "model.safetensors").values()} == {torch.bfloat16}
+    worker(module, dtype=dtype).save_snapshot(str(tmp_path / "s"))
+    written = load_file(tmp_path / "s" / "model.safetensors")
+    assert {weight.dtype for weight in written.values()} == {getattr(torch, dtype)}
     assert module.dtype == torch.float32
 
 

@@ -75,6 +75,13 @@ def _asynchronous(config: DictConfig) -> None:
         f"asynchronous.max_staleness={most}: games of trainer.v1.{mode}.num_warmup_batches={ahead} batches are played "
         f"ahead, and with asynchronous.on_stale=wait each of them is trained; take {math.ceil(ahead)} or more",
     )
+    same, games = config.data.games_per_start, math.floor(ahead * config.data.train_batch_size)
+    # a launch gives games of one start one opponent, and the rest of them would come with the next launch
+    require(
+        games % same == 0,
+        f"trainer.v1.{mode}.num_warmup_batches={ahead}: of the {games} games that are played ahead the last start has "
+        f"fewer than data.games_per_start={same}; take {math.ceil(ahead)}",
+    )
     require(
         not config.determinism,
         f"determinism=true: with {_MODE}={mode} it depends on the machine's pace which games are over when a step "

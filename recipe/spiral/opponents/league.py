@@ -123,11 +123,12 @@ class League:
         self._quotas = self.budgets.quotas()
         members = dict.fromkeys([*in_play, *self._playing])
         models = {name: self.folder.path(name) for name in members} | self.models
+        before = self._loads if step == self._step else None  # with games in flight, a start begins its step twice
         self._step, self._loads = step, None
         self._seated.clear()
         if self.engine is not None and models:
             self._slots = self.engine.load(models, {*in_play, *self.models} if self.overlapping else None)
-            self._loads = (self.engine.loads, self.engine.kept)
+            self._loads = before or (self.engine.loads, self.engine.kept)
 
     def _with_room(self, chosen: Sequence[str], in_play: Sequence[str]) -> list[str]:
         """Of the chosen members those that can be loaded beside the ones in play; if none can, these play on."""

@@ -19,7 +19,7 @@ from .run_log import LOG
 from .terminal import note
 
 #: verl's and vLLM's names of full precision.
-_FULL = ("float32", "fp32", "float", "32")
+_FULL = ("float32", "fp32", "32")
 #: What a run writes in its folder, besides checkpoints and what endpoints have cost, which a budget goes on with.
 _OF_A_RUN = (
     *("games", "benchmarks", "report", "tensorboard", "wandb"),
@@ -68,7 +68,7 @@ def set_aside(config: DictConfig) -> list[str]:
 
 
 def reduced_precision(config: DictConfig) -> str | None:
-    """The type in which the engine or the trainer computes, if it is not float32; ``auto`` may be any."""
+    """The type in which the engine or the trainer computes, if it is not float32."""
     mixed = config.actor_rollout_ref.actor.fsdp_config.get("mixed_precision")
     trainer = mixed.get("param_dtype", "bf16") if OmegaConf.is_dict(mixed) else "bf16"
     types = (str(config.actor_rollout_ref.rollout.dtype), str(trainer))

@@ -63,11 +63,13 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
     """
     whole = [record for record in records if not record.key.branch]
     metrics = role_metrics(whole, "games")
+    baselines: dict[str, list[float]] = defaultdict(list)
     for record in records:
         for role, baseline in enumerate(record.baselines):
             if baseline is not None:
                 kind = "" if record.opponent == SELF_PLAY else f"_{record.opponent}"
-                metrics[f"games/{record.game}/p{role}/baseline{kind}"] = baseline
+                baselines[f"games/{record.game}/p{role}/baseline{kind}"].append(baseline)
+    metrics |= {name: fmean(values) for name, values in baselines.items()}
     advantages: dict[tuple[str, int], list[float]] = defaultdict(list)
     for record in records:
         for turn in record.turns:

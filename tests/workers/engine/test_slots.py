@@ -377,6 +377,14 @@ def test_models_in_play_keep_their_slots(
     assert slots.deal_beside(names, models, in_play, most) == dealt
 
 
+def test_slots_of_nobody_and_of_models_that_are_not_asked_for_count_as_nothing() -> None:
+    served = served_by(*(Server() for _ in range(4)), models=4)
+    served.load_into({0: ("a", Path("/a")), 2: ("old", Path("/old"))})
+    assert served.load({"a": Path("/a"), "b": Path("/b")}, {"a"}) == {"a": (0,), "b": (1,)}
+    assert served.names == ["a", "b", "old", None]
+    assert (served.loads, served.kept) == (1, 1)
+
+
 def test_a_slot_whose_games_go_on_has_its_model_again_after_the_sleep() -> None:
     """Asleep it forgets its weights (level 2), and its answers are broken off before."""
     servers = [Server(), Server()]

@@ -12,7 +12,7 @@ from ...workers.portions import ELEMENTS, ROWS
 from .model_size import ModelSize
 
 #: Bytes of an element.
-WIDTHS = {"fp32": 4, "float32": 4, "float": 4, "32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
+WIDTHS = {"fp32": 4, "float32": 4, "32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "16": 2}
 FULL = 4
 
 
@@ -104,7 +104,7 @@ def _of(
 def _tokens(config: DictConfig, part: DictConfig) -> int:
     """The most that go through the model at a time."""
     turn = int(config.data.max_prompt_length) + int(config.data.max_response_length)
-    if not config.actor_rollout_ref.actor.use_dynamic_bsz:
+    if not part.use_dynamic_bsz:
         return turn * int(part.get("ppo_micro_batch_size_per_gpu") or 1)
     return max(int(part.ppo_max_token_len_per_gpu), turn)
 

@@ -109,7 +109,7 @@ class SlotEngine:
             wanted = deal_beside(before, list(models), in_play, self._most)
         missing = [slot for slot, name in enumerate(wanted) if name in models and self.names[slot] != name]
         new = {slot: (wanted[slot], models[wanted[slot]]) for slot in missing}
-        self.loads, self.kept = len(new), len(wanted) - len(new)
+        self.loads, self.kept = len(new), sum(name in models for name in wanted) - len(new)
         if new:
             self.load_into(new)
         if self._places:
