@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -446,7 +447,7 @@ def test_what_an_endpoint_cost_is_known_after_a_kill(tmp_path: Path) -> None:
     first.budgets.say = lines.append
     doubtful = [Spent("gpt", Usage(0, 10), "it counts nothing")]
     reported = [[Spent("gpt", Usage(90, 10)), *doubtful], doubtful]
-    reports = iter([[spent.to_json() for spent in each] for each in reported])
+    reports = iter([[msgspec.json.encode(spent).decode() for spent in each] for each in reported])
     first.budgets.reports = lambda: next(reports)
     first.count([], [])
     first.count([], [])

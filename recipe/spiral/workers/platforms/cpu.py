@@ -54,8 +54,8 @@ class _DeviceModule(ModuleType):
         return hash(torch.cpu)
 
     def empty_cache(self) -> None:
-        """Give freed memory back to the system. glibc's allocator keeps it, in pieces that fit less and less: a worker of
-        the tiny model grew by 3 GB in 150 steps. verl calls this in each step, before the engine's new weights."""
+        """Give freed memory back to the system. glibc's allocator keeps it, in pieces that fit less and less: a worker
+        of the tiny model grew by 3 GB in 150 steps. verl calls this in each step, before the engine's new weights."""
         _TRIM(0)
 
     def mem_get_info(self, device: Any = None) -> tuple[int, int]:
