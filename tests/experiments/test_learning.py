@@ -320,7 +320,7 @@ def test_where_games_are_measured_the_page_has_the_start_and_the_end(tmp_path: P
     won, lost = "20.0% → 60.0% [50.0%, 70.0%]", "80.0% → 40.0% [30.0%, 50.0%]"
     assert "after 51,200 games" in text and f"| self-play | 0, random | {won} | {lost} |" in text
     assert "Nim" not in text, "it was not trained on"
-    assert "perfect: loss: at most 0.02 after 102,400 games | not measured |" in text
+    assert "perfect: loss: at most 0.02 after 153,600 games | not measured |" in text
     assert "25,600" not in text and (docs / "tictactoe.png").stat().st_size > 1000
 
 

@@ -108,6 +108,7 @@ def test_no_answer_spans_a_load() -> None:
             await made.load("/b", "/b")
 
         await asyncio.gather(load(), *[one(0.002 * i) for i in range(50)])
+        await one(0.0)  # on a busy machine all others may come before the load's end
         return seen
 
     assert asyncio.run(play()) == {"/a", "/b", "refused"}
