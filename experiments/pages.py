@@ -105,10 +105,9 @@ def _model_note(result: Result) -> str:
     models = result.figures.get("models", [])
     if result.name in NAMES_MODELS or (models and shipped.issuperset(models)):
         return ""
-    made = "[locally made model](README.md#runs)"
-    if others := len(shipped.intersection(models)):
-        return f"From the shipped model and {len(models) - others} times a {made}.\n\n"
-    return f"From a {made}.\n\n"
+    if ours := len(shipped.intersection(models)):
+        return f"From the shipped model and {len(models) - ours} [locally made](README.md#runs).\n\n"
+    return "From a [locally made model](README.md#runs).\n\n"
 
 
 def index(results: Iterable[Result], whole: bool = True) -> str:

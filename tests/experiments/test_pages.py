@@ -92,7 +92,7 @@ def test_a_page_says_whether_its_runs_started_from_the_shipped_model(
     result.figures["models"] = [weights_digest(weights.parent)]
     assert "locally made" not in pages.page(result)
     result.figures["models"].append("another")
-    assert "From the shipped model and 1 times a [locally made" in pages.page(result)
+    assert "From the shipped model and 1 [locally made]" in pages.page(result)
     result.figures["models"] = ["another"]
     assert "\n\nFrom a [locally made" in pages.page(result)
 
