@@ -15,13 +15,11 @@ from experiments.failure_modes import ITSELF, OTHERS, failures
 from experiments.result import Result, arms, runs
 from experiments.targets import targets_table
 from experiments.text import bullets, by_start, span, spread, table
-from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
+from recipe.spiral.lab.evaluation.outputs.points import AT_ZERO, NASH_CONV
 
 #: Rewards of the last policy against the policies measured before it, as the mean of both roles: the mean over all of
 #: them, and the reward against the one that does best. These names are keys of result files.
 OWN_PAST, WORST_PAST = "against its past", "against its past, least"
-#: At the end of a measure's name: of the policy that always takes its likeliest action.
-AT_ZERO = " at temperature 0"
 #: NashConv of a reference that moves, in result files.
 REFERENCE = f"{NASH_CONV} of the reference"
 #: NashConv of simple policies of one-round Kuhn poker, in chips (``tests/experiments/test_landmarks.py``).

@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from experiments.learning_page import AT_ZERO, OWN_PAST, REFERENCE, WORST_PAST
+from experiments.learning_page import OWN_PAST, REFERENCE, WORST_PAST
 from experiments.quick_methods import Methods, ObservationBaselines, regularised
 from experiments.quick_sampler import CachedSampler, Row, play_out
 from experiments.quick_update import Learner, LossSettings, Pair, Weight, rate
-from experiments.regularised_equilibrium import results_against_both
 from experiments.result import Curve, weights_digest
 from recipe.spiral.checks.schema import check_values
 from recipe.spiral.games import make
 from recipe.spiral.lab.evaluation.exploitability.information_sets import ENUMERATED, Floats, GameTree, game_tree
 from recipe.spiral.lab.evaluation.exploitability.nash_conv import measure, nash_conv
+from recipe.spiral.lab.evaluation.exploitability.optimality import exact_results
 from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable, read_scores
 from recipe.spiral.lab.evaluation.exploitability.tabulated import (
     average_policy,
@@ -397,7 +397,7 @@ class _Run:
                 table = self._read(self.learner.reference.model).table
                 measures[REFERENCE] = nash_conv(self.tree, renormalised(self.tree, table))
         else:
-            measures = results_against_both(self.tree, policy_table.table)
+            measures = exact_results(self.tree, policy_table.table)
         return Point(step, self.games, measures)
 
 
@@ -407,10 +407,6 @@ def _curve(tree: GameTree, tables: Sequence[Floats], points: list[Point]) -> Cur
     average = {tree.game_id: nash_conv(tree, average_policy(tree, tables[1:]))} if tree.is_tree else {}
     past = [_reward_against(tree, tables[-1], table) for table in tables[:-1]]
     last = {OWN_PAST: float(np.mean(past)), WORST_PAST: float(np.min(past))}
-    if not tree.is_tree:
-        likeliest = np.eye(tables[-1].shape[1])[tables[-1].argmax(axis=1)]
-        results = results_against_both(tree, likeliest)
-        last |= {f"{name}{AT_ZERO}": share for name, share in results.items() if name.endswith(": loss")}
     small = tree.is_tree and len(tree.information_sets) <= MOST_INFORMATION_SETS
     return Curve(points, last, average, 0.0, _policy(tree, tables[-1]) if small else {})
 

@@ -19,9 +19,9 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.lab.evaluation.exploitability.information_sets import Floats, GameTree, game_tree
 from recipe.spiral.lab.evaluation.exploitability.nash_conv import nash_conv
-from recipe.spiral.lab.evaluation.exploitability.optimality import optimal
-from recipe.spiral.lab.evaluation.exploitability.tabulated import expected_results, layer_values, reach, uniform
-from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV, OUTCOMES
+from recipe.spiral.lab.evaluation.exploitability.optimality import exact_results
+from recipe.spiral.lab.evaluation.exploitability.tabulated import layer_values, reach, uniform
+from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
 from recipe.spiral.match import Rules
 from recipe.spiral.rollouts.schedule import parse_games
 
@@ -73,7 +73,7 @@ def measures_at_rest(config: Any) -> dict[str, float]:
     table = at_rest(tree, actor.kl_loss_coef / config.algorithm.reward_scale, str(actor.kl_loss_type))
     if table is None:
         return {}
-    return {NASH_CONV: nash_conv(tree, table)} if tree.is_tree else results_against_both(tree, table)
+    return {NASH_CONV: nash_conv(tree, table)} if tree.is_tree else exact_results(tree, table)
 
 
 @cache
@@ -171,25 +171,3 @@ def _pulled(start: Floats, values: Floats, coefficient: float) -> Floats:
         low, high = np.where(above, middle, low), np.where(above, high, middle)
     table = pull / (high - worth)
     return table / table.sum(axis=1, keepdims=True)
-
-
-def results_against_both(tree: GameTree, table: Floats) -> dict[str, float]:
-    """How games against random and perfect play end in both roles: computed, not sampled.
-
-    Args:
-        tree: of a game where nothing is hidden.
-        table: the policy. [num_information_sets, most_actions]
-
-    Returns:
-        Shares of games by the names of ``lab.evaluation.outputs.points``.
-    """
-    best = optimal(tree)
-    shares: dict[str, float] = {}
-    for opponent, other in (("random", uniform(tree)), ("perfect", best / best.sum(axis=1, keepdims=True))):
-        for role, (first, second) in enumerate(((table, other), (other, table))):
-            results = expected_results(tree.game_id, first, second)
-            ends = (results.win, results.draw, results.loss)[:: -1 if role else 1]
-            place = f"{tree.game_id}, player {role}, {opponent}"
-            values = (*ends, results.illegal[role])
-            shares |= {f"{place}: {outcome}": share for outcome, share in zip(OUTCOMES, values, strict=True)}
-    return shares

@@ -12,12 +12,12 @@ from omegaconf import OmegaConf
 
 from experiments import learning, pages
 from experiments.learning import Failed, Run, gather, measure, measure_last, plan, train
-from experiments.learning_page import AT_ZERO, EXPERIMENTS, OWN_PAST, WORST_PAST
-from experiments.regularised_equilibrium import results_against_both
+from experiments.learning_page import EXPERIMENTS, OWN_PAST, WORST_PAST
 from experiments.result import Curve, commits_of
 from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
+from recipe.spiral.lab.evaluation.exploitability.optimality import exact_results
 from recipe.spiral.lab.evaluation.exploitability.tabulated import uniform
-from recipe.spiral.lab.evaluation.outputs.points import Point, average_policy, points_of
+from recipe.spiral.lab.evaluation.outputs.points import AT_ZERO, Point, average_policy, points_of
 from recipe.spiral.lab.sweep.jobs import State
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
@@ -330,7 +330,7 @@ def test_over_seeds_the_start_and_the_end_have_means(tmp_path: Path) -> None:
         settings: Any = OmegaConf.to_container(compose("tictactoe_lines", overrides=[f"work={tmp_path}"]), resolve=True)
     settings = {**settings, "arms": {"asked": []}, "seeds": [0, 1]}
     tree = game_tree("TicTacToe")
-    uniform_play = results_against_both(tree, uniform(tree))
+    uniform_play = exact_results(tree, uniform(tree))
     curves = []
     for win in (0.90, 0.94):
         end = {**uniform_play, "TicTacToe, player 0, random: win": win}

@@ -22,13 +22,13 @@ from safetensors.torch import load_file
 from experiments import learning, pages, quick_runs
 from experiments.composed import compose_run
 from experiments.learning import Failed, plan, train_with_quick_loop
-from experiments.learning_page import AT_ZERO, WORST_PAST
+from experiments.learning_page import WORST_PAST
 from experiments.quick import _Run, check, run
 from experiments.quick_sampler import CachedSampler, Distributions, play_out
 from experiments.quick_update import Learner, LossSettings, Weight, rate
 from experiments.result import Curve, commits_of, current_commit, weights_digest
 from recipe.spiral.games import make
-from recipe.spiral.lab.evaluation.outputs.points import Point
+from recipe.spiral.lab.evaluation.outputs.points import AT_ZERO, Point
 from recipe.spiral.lab.models.sampler import Sampler
 from recipe.spiral.lab.run_progress import steps_done
 from recipe.spiral.players.policy import Generation
@@ -417,7 +417,7 @@ def test_where_nothing_is_hidden_games_against_both_are_computed(model_folder: P
         assert sum(measures[f"{place}: {end}"] for end in ("win", "draw", "loss")) == pytest.approx(1)
         assert 0 < measures[f"{place}: invalid"] <= measures[f"{place}: loss"]
     # one action everywhere: perfect play, of whose moves one is drawn, wins or draws by what it draws
-    assert 0.5 < curve.last[f"TicTacToe, player 0, perfect: loss{AT_ZERO}"] <= 1
+    assert 0.5 < curve.points[-1].measures[f"TicTacToe, player 0, perfect: loss{AT_ZERO}"] <= 1
 
 
 def test_the_games_are_those_of_the_trainer(model_folder: Path, tmp_path: Path) -> None:

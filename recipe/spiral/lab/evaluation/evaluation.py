@@ -328,7 +328,6 @@ class Evaluation:
         def of(game: str) -> dict[str, PolicyTable]:
             return {name: table for (name, id_), table in self._tables.items() if id_ == game}
 
-        perfect = [policy.name for policy in self.everybody if policy.kind == "perfect"]
         exploit, optimal = settings.exploitability, settings.optimality
         return Metrics(
             [
@@ -337,5 +336,4 @@ class Evaluation:
                 for row in metrics.exploited(game, of(game), runs, exploit.by, settings.rules, settings.seed)
             ],
             [row for game in optimal.games for row in metrics.optimal(game, of(game), optimal.by)],
-            metrics.not_lost(self._store.records(self.schedule.plan), perfect),
         )

@@ -16,7 +16,7 @@ from ..evaluation.outputs.results import RESULTS
 from .bundle import is_within
 
 #: The parts of ``results.json`` that the page shows.
-_PARTS = ("results", "own_past", "ratings", "exploitability", "optimality", "not_lost", "benchmarks", "notes")
+_PARTS = ("results", "own_past", "ratings", "exploitability", "optimality", "benchmarks", "notes")
 #: Information sets in ``actions.csv`` beyond these are not shown.
 _MOST_ROWS = 20_000
 #: What is raised where a file is not as main_eval writes it.

@@ -12,6 +12,8 @@ _EXPLOITABILITY = {"nash_conv": NASH_CONV, "nash_conv_as_judged": "NashConv as j
 WORST = "illegal, worst"
 #: The outcomes of games for the policy; "invalid": it ended the game by an answer that was no legal action.
 OUTCOMES = ("win", "draw", "loss", "invalid")
+#: In the names of measures of the policy that always gives its likeliest legal answer.
+AT_ZERO = " at temperature 0"
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def points_of(results: Mapping[str, Any], run: str, games: Callable[[int], int])
             place = f"{row['game']}, " if several else ""
             point.measures.update({f"{place}{name}": value for name, value in measures_of(row).items()})
         elif kind == "optimality":
-            point.measures[f"{row['game']}, optimal moves"] = row["all"]["share"]
+            point.measures.update({f"{row['game']}, optimal moves": row["all"]["share"], **row.get("results", {})})
         elif kind == "results":
             place = f"{row['game']}, player {row['role']}, {row['opponent']}"
             shares = {f"{place}: {outcome}": row[outcome] for outcome in OUTCOMES}

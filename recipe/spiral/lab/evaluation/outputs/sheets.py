@@ -106,13 +106,8 @@ def metric_sheets(exact: Metrics, scores: Mapping[str, Sequence[Score]]) -> dict
         | {"critical_decisions": row.all.critical, "against_random": row.against_random.share}
         | _limits("against_random", row.against_random.interval)
         | {"against_random_critical": row.against_random.critical}
+        | dict(zip(("lost_to_perfect_first", "lost_to_perfect_second"), row.lost or (None, None), strict=True))
         for row in exact.optimality
-    ]
-    not_lost: list[Row] = [
-        {"policy": row.policy, "opponent": row.opponent, "game": row.game}
-        | {"win": row.win, "draw": row.draw, "loss": row.loss, "not_lost": row.share}
-        | _limits("not_lost", row.interval)
-        for row in exact.not_lost
     ]
     benchmarks: list[Row] = [
         {"policy": policy, "benchmark": score.benchmark, "questions": score.questions, "samples": score.samples}
@@ -121,8 +116,7 @@ def metric_sheets(exact: Metrics, scores: Mapping[str, Sequence[Score]]) -> dict
         for policy, rows in scores.items()
         for score in rows
     ]
-    exact_sheets = {"exploitability": exploitability, "optimality": optimality, "not_lost": not_lost}
-    return {**exact_sheets, "benchmarks": benchmarks}
+    return {"exploitability": exploitability, "optimality": optimality, "benchmarks": benchmarks}
 
 
 def action_rows(policy_tables: Mapping[tuple[str, str], PolicyTable], games: Sequence[str], by: str) -> Iterator[Row]:

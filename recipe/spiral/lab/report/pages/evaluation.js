@@ -68,13 +68,12 @@ function ratings(one) {
 }
 
 function exploited(one) {
-  const rows = one.exploitability ?? [], optimal = one.optimality ?? [], unbeaten = one.not_lost ?? [];
+  const rows = one.exploitability ?? [], optimal = one.optimality ?? [];
   return [
     rows.length ? [h("h3", {}, "Exploitability"), h("p", { class: "note" }, "NashConv is what both players could gain together by best answers; an equilibrium has 0."), h("div", { class: "card" }, table([["policy", (row) => plain(row.policy)], ["game", (row) => plain(row.game)],
       ["NashConv", (row) => [row.nash_conv.toFixed(3), row.interval ? h("span", { class: "range" }, ` ${row.interval[0].toFixed(3)}–${row.interval[1].toFixed(3)}`) : null], "n"], ["value for player 0", (row) => signed(row.value, 3), "n"], ["illegal, mean", (row) => percent(row.illegal[0], 1), "n"], ["illegal, largest", (row) => percent(row.illegal[1], 1), "n"]], rows))] : [],
     optimal.length ? [h("h3", {}, "Optimal moves"), h("div", { class: "card" }, table([["policy", (row) => plain(row.policy)], ["game", (row) => plain(row.game)], ["all decisions", (row) => [percent(row.all.share, 1), row.all.interval ? interval(...row.all.interval) : null], "n"],
-      ["against random play", (row) => [percent(row.against_random.share, 1), row.against_random.interval ? interval(...row.against_random.interval) : null], "n"]], optimal))] : [],
-    unbeaten.length ? [h("h3", {}, "Not lost against perfect play"), h("div", { class: "card" }, table([["policy", (row) => plain(row.policy)], ["opponent", (row) => plain(row.opponent)], ["game", (row) => plain(row.game)], ["won", (row) => row.win, "n"], ["drawn", (row) => row.draw, "n"], ["lost", (row) => row.loss, "n"]], unbeaten))] : [],
+      ["against random play", (row) => [percent(row.against_random.share, 1), row.against_random.interval ? interval(...row.against_random.interval) : null], "n"], ["lost to perfect play, as player 0 and 1", (row) => [0, 1].map((role) => row.results?.[`${row.game}, player ${role}, perfect: loss`]).filter((lost) => lost !== undefined).map((lost) => percent(lost, 1)).join(", "), "n"]], optimal))] : [],
   ].flat();
 }
 
