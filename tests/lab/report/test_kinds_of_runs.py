@@ -52,6 +52,18 @@ def test_an_asynchronous_run_shows_how_old_its_games_are(page: Page, tmp_path: P
     assert "low entropy" in said and "invalid" not in said
 
 
+def test_a_pool_is_shown_where_no_game_is_recorded(page: Page, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    MetricsFile(run).log({"fsp/size": 1.0, "fsp/rating": 20.0, "games/count": 12.0}, 1)
+    (run / "config.yaml").write_text("trainer: {experiment_name: bare}\n")
+    RunReport(run, tmp_path / "report").renew()
+    show(page, tmp_path / "report", "index.html")
+    assert "GAMES TRAINED\n12" in page.locator("dl.tiles").inner_text().upper()
+    page.click("nav >> text=Opponents")
+    page.wait_for_selector("figure")
+    assert "Members of the pool" in titles(page) and "no game with an opponent" in page.locator("main").inner_text()
+
+
 def response(index: int, score: float) -> GameRecord:
     """A graded response to a question."""
     answered = turn(0, 0, observation="What is 1 + 1?", response="\\boxed{2}", action="2", advantage=0.5)

@@ -17,7 +17,7 @@ from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.bundle import Bundle
 from recipe.spiral.lab.report.game_index import COLUMNS
 from recipe.spiral.lab.report.run_report import NoRun, RunReport
-from recipe.spiral.storage.metrics_file import METRICS
+from recipe.spiral.storage.metrics_file import METRICS, MetricsFile
 from recipe.spiral.storage.record_folder import RecordFolder
 from tests.made import record, repack, turn
 from tests.made_runs import games, write_run
@@ -56,6 +56,23 @@ def test_every_game_is_in_the_index_and_can_be_read(run: Path, tmp_path: Path) -
             assert [one["response"] for one in shown["turns"]] == [one.response for one in game.turns]
             assert row["tokens"] == sum(one.get("tokens", 0) for one in shown["turns"])
             assert len(shown["tables"]) == len(game.turns) + 1
+
+
+def test_trained_games_and_a_pool_are_known_without_records(run: Path, tmp_path: Path) -> None:
+    """Of a step's records some were left out of the training, and records.every leaves out whole steps."""
+    records = RecordFolder(run / "games")
+    records.write("train", 1, [*records.read_step("train", 1), record(99)])
+    records.file("train", 2).unlink()
+    facts = RunReport(run, tmp_path / "report")
+    assert facts.renew() and facts.bundle.read("run")["trained"] == 6 * 16
+    assert facts.bundle.read("run")["games"]["train"] == 5 * 16 + 1
+    shutil.rmtree(run / "games")
+    for known in (False, True):
+        if known:
+            MetricsFile(run).log({"fsp/size": 1.0}, 7)
+        bare = RunReport(run, tmp_path / f"bare{known}")
+        assert bare.renew() and bare.bundle.read("run")["trained"] == 6 * 16
+        assert bare.bundle.read("run")["has_pool"] == known and bare.bundle.read("pool") is None
 
 
 def test_the_table_is_drawn_by_the_game(run: Path, tmp_path: Path) -> None:

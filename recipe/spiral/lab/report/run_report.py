@@ -136,7 +136,7 @@ class RunReport:
         bundle.write("games", self._catalogue())
         bundle.write("evaluation", evaluated)
         bundle.write("pool", opponents)
-        bundle.write("run", self._facts(running, has_pool=opponents is not None))
+        bundle.write("run", self._facts(running, has_pool=opponents is not None or "fsp/size" in curves))
         # Last, and alone: pages look at it to see whether there is anything new.
         bundle.write("version", {"version": time.time_ns() // 1_000_000, "running": running})
 
@@ -162,7 +162,7 @@ class RunReport:
     def _facts(self, running: bool, has_pool: bool) -> dict[str, Any]:
         steps = self.games.steps
         count = {split: sum(facts["games"] for facts in steps[split].values()) for split in SPLITS}
-        logged = self.curves.times
+        logged, trained = self.curves.times, self.curves.values.get("games/count")
         people = steps["human"] and not (steps["train"] or steps["val"] or logged)
         kind = "evaluation" if self._evaluation else "people" if people else "run"
         config = config_of(self.run_dir)
@@ -174,6 +174,8 @@ class RunReport:
             "step": max([*steps["train"], *logged], default=0),
             "total": total_steps(self.run_dir),
             "games": count,
+            # Not the records: they have what was left out, and may be of some steps only.
+            "trained": round(sum(value or 0 for value in trained.values())) if trained else count["train"],
             "broken": sum(facts["broken"] for split in SPLITS for facts in steps[split].values()),
             "notes": self.notes(),
             "started": min(logged.values(), default=None),

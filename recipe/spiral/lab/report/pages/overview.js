@@ -134,14 +134,14 @@ function tile(title, value, small, extra = null) {
 }
 
 function tiles(run, all) {
-  const { curve, names } = all, found = [], { train, val, human } = run.games;
+  const { curve, names } = all, found = [], { val, human } = run.games;
   if (run.kind === "people") return h("dl", { class: "tiles" }, tile("Games with people", number(human), "as they were saved"));
   if (run.kind === "evaluation") return h("dl", { class: "tiles" }, tile("Games", number(run.games.eval), run.running ? "so far" : "in the evaluation"));
   const share = run.total ? Math.min(1, run.step / run.total) : null;
   const bar = share === null ? null : h("div", { class: "bar" }, h("i", { style: `width:${100 * share}%` }));
   const time = run.started && run.latest > run.started ? duration(run.latest - run.started) : "";
   found.push(tile("Step", number(run.step), [run.total ? `of ${number(run.total)}` : "", time].filter(Boolean).join(", "), bar));
-  found.push(tile(run.asks_questions ? "Responses trained" : "Games trained", number(train), `${number(val)} in validation`));
+  found.push(tile(run.asks_questions ? "Responses trained" : "Games trained", number(run.trained), `${number(val)} in validation`));
   for (const name of names.filter((name) => /^val-core\/[^/]+\/nash_conv$/.test(name))) {
     const line = curve(name);
     found.push(tile(`NashConv, ${name.split("/")[1]}`, number(LAST(line), 2), `${number(FIRST(line), 2)} at first, best 0`));
