@@ -15,6 +15,7 @@ import pytest
 
 from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.bundle import Bundle
+from recipe.spiral.lab.report.curves import thinned
 from recipe.spiral.lab.report.game_index import COLUMNS
 from recipe.spiral.lab.report.run_report import NoRun, RunReport
 from recipe.spiral.storage.metrics_file import METRICS, MetricsFile
@@ -73,6 +74,15 @@ def test_trained_games_and_a_pool_are_known_without_records(run: Path, tmp_path:
         bare = RunReport(run, tmp_path / f"bare{known}")
         assert bare.renew() and bare.bundle.read("run")["trained"] == 6 * 16
         assert bare.bundle.read("run")["has_pool"] == known and bare.bundle.read("pool") is None
+
+
+def test_phases_of_a_long_run_are_thinned_at_the_same_steps() -> None:
+    """They are stacked: where only one has a point, the others would fall to 0."""
+    every, rare = {step: 2.0 for step in range(1, 1002)}, {step: 9.0 for step in range(10, 1002, 10)}
+    made = thinned({"timing_s/gen": every, "timing_s/testing": rare, "val-core/x": rare})
+    axes = {name: made["axes"][axis] for name, (axis, _) in made["curves"].items()}
+    assert set(axes["timing_s/testing"]) < set(axes["timing_s/gen"]) and len(axes["timing_s/gen"]) <= 400
+    assert axes["val-core/x"] == list(rare) and set(made["curves"]["timing_s/testing"][1]) == {9.0}
 
 
 def test_the_table_is_drawn_by_the_game(run: Path, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ SHOWN = (
     *("games/", "turns/", "pairs/", "val-core/", "val-aux/", "fsp/", "timing_s/", "perf/", "actor/", "opponents/"),
     *("guard/", "async/"),
 )
+#: Parts of a whole, which a page stacks: they need the same steps, also those that few steps have.
+STACKED = "timing_s/"
 
 
 class Curves:
@@ -52,8 +54,10 @@ def thinned(curves: Mapping[str, Mapping[int, float | None]]) -> dict[str, Any]:
     values. Where there are more than ``POINTS``, a point is the mean of neighbours, at the last one's step."""
     axes: dict[tuple[int, ...], int] = {}
     out: dict[str, list[Any]] = {}
+    stacked = [name for name in curves if name.startswith(STACKED)]
+    alike = dict(zip(stacked, thinned_alike([curves[name] for name in stacked], POINTS), strict=True))
     for name in sorted(curves):
-        [axis, values] = thinned_alike([curves[name]], POINTS)[0]
+        [axis, values] = alike.get(name) or thinned_alike([curves[name]], POINTS)[0]
         out[name] = [axes.setdefault(tuple(axis), len(axes)), values]
     return {"axes": [list(axis) for axis in axes], "curves": out}
 
