@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from recipe.spiral.lab.profile import tracing
 from recipe.spiral.lab.profile.__main__ import main
 from recipe.spiral.lab.profile.tracing import CannotTrace, name_of, name_processes, trace_step
 from recipe.spiral.processes.launch import end_processes
@@ -60,6 +61,18 @@ def test_a_step_of_a_run_is_recorded(run_dir: Path) -> None:
     named = {event["pid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
     busy = {event["pid"] for event in events if event["name"] == "busy_child"}
     assert {named[pid] for pid in busy} == {"rollout worker"}
+
+
+def test_an_old_trace_is_not_taken_for_one_that_was_not_recorded(
+    run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy, file = tmp_path / "spy", run_dir / "trace.json"
+    spy.write_text("#!/bin/sh\necho Permission denied >&2\n")
+    spy.chmod(0o755)
+    file.write_text("[]")
+    monkeypatch.setattr(tracing, "_py_spy", lambda: str(spy))
+    with pytest.raises(CannotTrace, match="Permission denied"):
+        trace_step(run_dir, file)
 
 
 def test_the_environment_need_not_be_activated(

@@ -94,6 +94,7 @@ def trace_step(run_dir: Path, file: Path, step: int | None = None, rate: int = R
     before, began = dict(_cpu_seconds(driver)), time.monotonic()
     command = [spy, "record", "--pid", str(driver.pid), "--subprocesses", "--nonblocking", "--format", "chrometrace"]
     command += ["--rate", str(rate), "--duration", "unlimited", "--output", str(file)]
+    file.unlink(missing_ok=True)  # of an earlier trace, which would be taken for this one where py-spy records nothing
     recorder = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         print(f"recording step {wanted}")
