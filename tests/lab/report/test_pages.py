@@ -306,7 +306,9 @@ def test_runs_side_by_side_and_a_sweep(page: Page, tmp_path: Path) -> None:
     scroll_through(page)
     text = page.locator("main").inner_text()
     assert "A sweep" in text and "lr=1" in text and "95% interval" in text
-    page.check("input[type=checkbox]")
+    page.select_option("#axis", "hours")
+    page.click("#each")
+    assert page.is_checked("#each"), "over hours there is no mean"
     page.fill("#search", "entropy")
     wait_until(
         page,

@@ -41,8 +41,8 @@ SPIRAL.start(async () => {
     count.textContent = places.length > MOST ? `${places.length} metrics; the first ${MOST} are drawn` : counted(places.length, "metric");
   };
   const words = h("input", { type: "search", id: "search", value: chosen, placeholder: "any metric; empty: the usual ones", oninput: () => { chosen = words.value; show(); } });
-  const each = h("input", { type: "checkbox", id: "each", onchange: () => { single = each.checked; show(); } });
-  const over = () => { single ||= view.hours; each.checked = single; show(); };  // seeds are averaged over steps only
+  const each = h("input", { type: "checkbox", id: "each", onchange: () => shown(each.checked) });
+  const shown = (alone) => { each.checked = single = alone || view.hours; show(); };  // seeds are averaged over steps only
   each.checked = single;
   const repeated = facts.groups.some(([, runs]) => runs.length > 1);
   const swept = [...new Set(facts.runs.flatMap((run) => Object.keys(run.swept)))], measures = [...new Set(facts.runs.flatMap((run) => Object.keys(run.last)))].filter((name) => /nash_conv$|^val-core\/[^/]+\/p[01]\/win$/.test(name)).slice(0, 6);
@@ -51,6 +51,6 @@ SPIRAL.start(async () => {
   const columns = [["run", (run) => [h("span", { class: "dot", style: `--c:var(--${shade(run)})`, "aria-hidden": "true" }), run.link ? h("a", { href: run.link }, plain(run.name)) : plain(run.name)], "wrap"], ...swept.map((key) => [plain(key), (run) => plain(run.swept[key])]), ["", (run) => plain(run.running ? "running" : run.status)], ["step", (run) => `${number(run.step)}${run.total ? ` of ${number(run.total)}` : ""}`, "n"],
     ...measures.map((name) => [plain(name.replace("val-core/", "")), (run) => name.endsWith("win") ? percent(run.last[name] ?? null, 1) : number(run.last[name] ?? null), "n"])];
   put(main, h("h1", {}, repeated ? "A sweep" : "Runs side by side"), h("div", { class: "card", style: "margin:1rem 0" }, table(columns, facts.runs)), ...differences(facts),
-    h("form", { class: "filters card", style: "margin:1rem 0", onsubmit: (event) => event.preventDefault() }, h("label", { for: "search", style: "grid-column:span 2" }, "Metrics", words), viewControls(over), repeated ? h("label", {}, "Every run by itself", each) : null), count, grid);
+    h("form", { class: "filters card", style: "margin:1rem 0", onsubmit: (event) => event.preventDefault() }, h("label", { for: "search", style: "grid-column:span 2" }, "Metrics", words), viewControls(() => shown(single)), repeated ? h("label", {}, "Every run by itself", each) : null), count, grid);
   await show();
 });
