@@ -169,6 +169,11 @@ def test_what_a_script_needs_is_said(project: Path) -> None:
     assert done.returncode == 2 and "elsewhere has no checkpoint; begin with" in done.stderr
     begun(project, "elsewhere")
     assert run(project, "paper/resume_pool.sh", "run_dir=elsewhere").returncode == 0
+    assert run(project, "paper/resume_pool.sh", "trainer.default_local_dir=elsewhere/checkpoints").returncode == 0
+    named = ("trainer.experiment_name=second", "trainer.project_name=ours")
+    assert "outputs/ours/second has no checkpoint" in run(project, "paper/resume_pool.sh", *named).stderr
+    begun(project, "outputs/ours/second")
+    assert run(project, "paper/resume_pool.sh", *named).returncode == 0
     for given, said in ((["slurm"], "SLURM_JOB_NODELIST is not set"), (["evaluate", "/nowhere/run"], "no such folder")):
         done = run(project, f"paper/{given[0]}.sh", *given[1:], HOME=str(project / "home"))
         (line,) = done.stderr.splitlines()

@@ -4,11 +4,18 @@
 # pool.sh must be given again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-run_dir=outputs/spiral/paper_pool
+# Where the checkpoints are follows from these (config/spiral_trainer.yaml).
+project=spiral name=paper_pool run_dir='' checkpoints=''
 for argument in "$@"; do
-    [[ $argument == run_dir=* ]] && run_dir=${argument#run_dir=}
+    case $argument in
+        trainer.project_name=*) project=${argument#*=} ;;
+        trainer.experiment_name=*) name=${argument#*=} ;;
+        run_dir=*) run_dir=${argument#*=} ;;
+        trainer.default_local_dir=*) checkpoints=${argument#*=} ;;
+    esac
 done
-if [[ ! -s $run_dir/checkpoints/latest_checkpointed_iteration.txt && ! " $* " =~ " "(-h|--help)" " ]]; then
+run_dir=${run_dir:-outputs/$project/$name}
+if [[ ! -s ${checkpoints:-$run_dir/checkpoints}/latest_checkpointed_iteration.txt && ! " $* " =~ " "(-h|--help)" " ]]; then
     echo "resume_pool.sh: $run_dir has no checkpoint; begin with run_scripts/paper/pool.sh" >&2
     exit 2
 fi
