@@ -130,6 +130,15 @@ def test_folders_that_are_not_there_are_refused(tmp_path: Path, capsys: pytest.C
     assert not (tmp_path / "typo").exists() and not out.exists()
 
 
+def test_options_of_one_run_are_refused_for_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = swept(tmp_path / "sweep", {"seed=0": {1: 1.0}})
+    for folders in ([sweep], [sweep / "seed=0", "--compare"]):
+        for option in (["--evaluation", str(tmp_path)], ["--game", "recipe.spiral.games.nim:Nim"]):
+            assert main([*map(str, folders), *option]) == 2
+            assert f"{option[0]}: is only for one run" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("index.html"))
+
+
 def test_a_job_that_has_not_begun_is_compared_and_one_that_is_not_over_seen(tmp_path: Path) -> None:
     sweep = swept(tmp_path / "sweep", {"seed=0": {1: 1.0}})
     (sweep / "seed=0" / "config.yaml").write_text("trainer: {total_training_steps: 9}\n")

@@ -126,3 +126,5 @@ def test_the_command_shows_games_and_results_and_compares_no_evaluations(
     capsys.readouterr()
     assert main([str(folder), str(folder), "--compare", "--out", str(tmp_path / "out")]) == 2
     assert "this is an evaluation" in capsys.readouterr().err
+    assert main([str(folder), "--evaluation", str(folder)]) == 2
+    assert "--evaluation: is only for one run" in capsys.readouterr().err

@@ -25,7 +25,7 @@ from .bundle import NoCharts
 from .comparison import Comparison, runs_of
 from .evaluation_games import is_evaluation
 from .evaluation_results import with_results
-from .run_report import REPORT, NoRun, RunReport
+from .run_report import REPORT, NoRun, RunReport, is_run
 from .serving import serve
 
 
@@ -78,6 +78,10 @@ def _run(options: argparse.Namespace) -> int:
     several = options.compare or len(runs) != 1 or runs[0] != first
     if len(options.run_dir) > 1 and not options.compare:
         raise NoRun("several folders: --compare shows them on one page")
+    if options.evaluation and (several or not is_run(first)):
+        raise NoRun("--evaluation: is only for one run, whose report it is shown in")
+    if options.game and several:
+        raise NoRun("--game: is only for one run or evaluation: several on one page show no games")
     out: Path = options.out or (Path("comparison") if len(options.run_dir) > 1 else first / REPORT)
     if options.out is None and out.is_symlink():
         raise NoRun(f"{out}: is a link, which may lead anywhere; say by --out where the pages go")

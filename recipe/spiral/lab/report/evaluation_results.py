@@ -33,9 +33,9 @@ def folders(run_dir: Path, asked: Iterable[Path]) -> list[Path]:
 
 
 def with_results(places: Iterable[Path]) -> list[Path]:
-    """Evaluations that have results, among these and what they have for each checkpoint."""
-    candidates = [folder for place in places for folder in (place, *sorted(place.glob("step_*")))]
-    files = {folder: folder / f"{RESULTS}.json" for folder in candidates}
+    """Evaluations that have results, each once, among these and what they have for each checkpoint."""
+    candidates = (folder for place in places for folder in (place, *sorted(place.glob("step_*"))))
+    files = {folder: folder / f"{RESULTS}.json" for folder in {one.resolve(): one for one in candidates}.values()}
     return [folder for folder, file in files.items() if file.is_file() and is_within(file, folder)]
 
 
