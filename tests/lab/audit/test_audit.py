@@ -242,7 +242,7 @@ def test_a_run_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str], chan
     steps = STEPS // changes.get("records__every", 1)
     games = sum(tally["games"] for tally in found["games"].values())
     if changes.get("batch_unit") == "turns":
-        assert found["discarded"] == {"surplus": 2 * steps}
+        assert found["discarded"] == {"surplus": 2 * steps} and "of at least 40 turns; " in report
     else:
         assert games == sum(tally["replayed"] for tally in found["games"].values()) == steps * GAMES
         assert found["discarded"]["void"] > 0

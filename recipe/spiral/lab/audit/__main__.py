@@ -118,10 +118,12 @@ def report(auditor: Auditor) -> str:
         largest = "".join(f"{text:>18}" for text in texts)
         lines.append(f"{game:<24}{tally.games:>9}{tally.discarded:>11}{tally.turns:>9}{tally.replayed:>10}{largest}")
     steps, problems = auditor.steps, auditor.problems
+    per_step = auditor.settings.games_per_step
+    size = f"{per_step} games" if per_step is not None else f"at least {auditor.settings.batch_size} turns"
     games, turns = (sum(getattr(tally, name) for tally in auditor.tallies.values()) for name in ("games", "turns"))
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(auditor.discarded.items()))
     lines += [
-        f"accounting: {len(steps)} steps ({steps[0]} to {steps[-1]}) of {auditor.settings.games_per_step} games; "
+        f"accounting: {len(steps)} steps ({steps[0]} to {steps[-1]}) of {size}; "
         f"games discarded: {reasons or 'none'}; baselines compared with those of checkpoints: "
         f"{', '.join(map(str, auditor.checkpoints)) or 'none'}",
         *(f"note: {note}" for note in notes(auditor)),
