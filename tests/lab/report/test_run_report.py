@@ -101,7 +101,10 @@ def test_renewal_reads_only_what_is_new(run: Path, tmp_path: Path) -> None:
     report = RunReport(run, tmp_path / "report")
     report.renew()
     times = {file: file.stat().st_mtime_ns for file in (tmp_path / "report/data/games").iterdir()}
+    charts = tmp_path / "report/assets/plotly.min.js"
+    before = charts.stat()
     assert not report.renew(), "nothing is new"
+    assert (charts.stat().st_ino, charts.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     write_run(run, steps=7, first=7)
     again = RunReport(run, tmp_path / "report")  # another process
     assert sum(again.games.renew()) == 1

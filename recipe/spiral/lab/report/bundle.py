@@ -51,14 +51,17 @@ class Bundle:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._begun = False
 
     def begin(self, pages: Mapping[str, tuple[str, tuple[str, ...]]] = OF_RUN) -> None:
-        """Copy the pages and what they share.
+        """Copy the pages and what they share, the first time: a watched report is renewed every few seconds.
 
         Raises:
             NoCharts: plotly is not installed.
             FileExistsError: the folder has a page that no report has made.
         """
+        if self._begun:
+            return
         index = self.folder / "index.html"
         if index.is_file() and not index.is_symlink() and not (self.folder / ASSETS).is_dir():
             raise FileExistsError(f"{index}: no report has made this; give another --out, or remove it")
@@ -72,6 +75,7 @@ class Bundle:
             tags = "\n".join(f'<script src="{ASSETS}/{script}.js" defer></script>' for script in scripts)
             page = template.substitute(title=title, scripts=tags)
             self.replace(self.folder / f"{name}.html", page)
+        self._begun = True
 
     def write(self, name: str, value: Any) -> None:
         """Write a value to ``data/<name>.js``."""
