@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.lab.play import __main__ as command_line
+from recipe.spiral.lab.play.session import Session
+from recipe.spiral.lab.play.table_terminal import Terminal
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.record_folder import RecordFolder
 
@@ -91,6 +93,20 @@ def test_games_one_after_the_other_change_the_roles(play: Play, tmp_path: Path) 
     status, *_ = play("KuhnPoker", "random", "--games", "2", entries="bet\ncall\n" * 9)
     assert status == 0
     assert [record.players for record in saved(tmp_path)] == [("human", "random"), ("random", "human")]
+
+
+def test_every_game_is_told_how_far_the_response_is(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Terminal] = []
+    monkeypatch.setattr(Terminal, "progress", lambda self, tokens: told.append(self))
+    load = Session.load
+
+    def loading(self: Session, progress: Callable[[int], None]) -> None:
+        monkeypatch.setattr(Terminal, "waits", lambda terminal: progress(1))
+        load(self, progress)
+
+    monkeypatch.setattr(Session, "load", loading)
+    assert play("KuhnPoker", "random", "--games", "2", entries="bet\ncall\n" * 9)[0] == 0
+    assert {terminal.table.role for terminal in told} == {0, 1}
 
 
 def test_nothing_is_saved_if_it_is_not_wanted(play: Play, tmp_path: Path) -> None:

@@ -83,10 +83,15 @@ def _session(options: argparse.Namespace) -> Session:
 async def _in_terminal(session: Session, role: int | None, games: int) -> None:
     """Play so many games; the roles change with each, unless one is given."""
     prepare()
+    terminal: Terminal
+
+    def progress(tokens: int) -> None:  # the opponent is loaded once; whichever game is played shows it
+        terminal.progress(tokens)
+
     for number in range(games):
         terminal = Terminal(session.table(number % 2 if role is None else role), session.responses)
         if number == 0:
-            session.load(terminal.progress)
+            session.load(progress)
         try:
             finished = await session.play(terminal, terminal.table.role)
         except Left as error:
