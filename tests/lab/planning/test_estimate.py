@@ -81,6 +81,13 @@ def test_eight_gpus_for_four_billion_parameters(tmp_path: Path) -> None:
     assert checkpoints.size / 1e9 == pytest.approx(144, abs=2), "two that stay, and one being written"
 
 
+@pytest.mark.parametrize(("steps", "number"), [(9, 1), (30, 3), (31, 4)])
+def test_the_last_step_is_saved_as_well(tmp_path: Path, steps: int, number: int) -> None:
+    kept = ("trainer.max_actor_ckpt_to_keep=null", "trainer.save_freq=10", f"trainer.total_training_steps={steps}")
+    (row,) = estimate(on_gpus(tmp_path, *kept), size(QWEN3_4B), CARD).disk
+    assert row.note.startswith(f"{number} of ")
+
+
 def test_a_pools_disk(tmp_path: Path) -> None:
     """Of 4.02 billion parameters in bfloat16: 25 members, one being written, and those that two checkpoints hold."""
     pool = ("fsp.enabled=true", "fsp.update_interval=5", "trainer.save_freq=10", "trainer.max_actor_ckpt_to_keep=2")

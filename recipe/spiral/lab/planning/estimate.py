@@ -141,13 +141,19 @@ def _disk(config: DictConfig, model: ModelSize, critic: bool) -> Iterator[Row]:
     size = (model.parameters + (trained if rank else 0) + 2 * trained) * master
     size += 3 * model.parameters * training.width(config.critic.fsdp.model_dtype, "fp32") if critic else 0
     kept = config.trainer.max_actor_ckpt_to_keep
-    saves = max(int(config.trainer.total_training_steps) // max(int(config.trainer.save_freq), 1), 1)
+    saves = _saves(config)
     number = min(int(kept), saves) + 1 if kept else saves
-    if int(config.trainer.save_freq) > 0:
+    if saves:
         yield Row("checkpoints", number * size, f"{number} of {size / GIB:.1f}, one of them being written")
     if config.fsp.enabled:
         weights = trained if has_adapter(config) else model.parameters
         yield _pool(config, weights * training.width(config.actor_rollout_ref.rollout.dtype))
+
+
+def _saves(config: DictConfig) -> int:
+    """How many checkpoints a run writes; verl also saves at the last step."""
+    steps, every = int(config.trainer.total_training_steps), int(config.trainer.save_freq)
+    return math.ceil(steps / every) if every > 0 else 0
 
 
 def _pool(config: DictConfig, member: int) -> Row:
@@ -160,7 +166,7 @@ def _pool(config: DictConfig, member: int) -> Row:
     leaving = None if every is None or save_freq <= 0 else math.ceil(save_freq / every)
     disks = {existing(Path(folder)).stat().st_dev for folder in (config.run_dir, config.trainer.default_local_dir)}
     if len(disks) > 1:
-        saved = steps // save_freq if save_freq > 0 else 0
+        saved = _saves(config)
         kept, leaving, made = min(kept or saved, saved), None, made * (saved + 1)
     inside, held = most_members(fsp.size, kept, made, leaving)
     also = f", and {held} that have left it and are held by checkpoints" if held else ""
