@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains one-round Kuhn poker in each of verl's trainer modes, one after the other: about seven minutes each on two cores,
+# Trains one-round Kuhn poker in each of verl's trainer modes, one after the other: about seven minutes in all on two cores,
 # without a GPU. Nothing else should run meanwhile. Stopped and started again, it goes on with the modes that are not finished.
 # It writes docs/experiments/modes.json and the pages. Further arguments are overrides; with them the result goes to
 # outputs/experiments/modes/docs, or to output=FOLDER.

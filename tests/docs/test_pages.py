@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shlex
 import sys
@@ -132,6 +133,19 @@ def test_the_readme_counts_the_games() -> None:
 @pytest.mark.parametrize("page", results.PAGES, ids=page_id)
 def test_results_are_those_of_the_result_files(page: Path) -> None:
     assert page.read_text(encoding="utf-8") == results.with_table(page), "run python docs/results.py"
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "recipe" / "spiral" / "README.md"], ids=page_id)
+def test_the_figures_that_explain_a_table_are_in_it(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    (example,) = re.findall(r'"(\d+% / \d+%)" are player 0 and player 1', text)
+    assert f"| {example} |" in text
+
+
+def test_the_time_of_the_modes_is_the_measured_one() -> None:
+    script = (ROOT / "run_scripts" / "experiments" / "modes.sh").read_text(encoding="utf-8")
+    measured = json.loads((ROOT / "docs" / "experiments" / "modes.json").read_text(encoding="utf-8"))["minutes"]
+    assert round(measured) == 7 and "about seven minutes in all" in script
 
 
 def test_the_readmes_defaults_are_the_configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
