@@ -60,7 +60,8 @@ class Evaluation:
     _engines: Engines
 
     def __init__(self, settings: Settings, start: Start | None = None, show: Show = print) -> None:
-        prompts = Prompts(settings.prompt.template, settings.prompt.style)
+        kwargs = settings.data.apply_chat_template_kwargs
+        prompts = Prompts(settings.prompt.template, settings.prompt.style, kwargs)
         self.policies = parse(settings.policies, settings.cache, "policies", prompts)
         self.opponents = parse(settings.opponents, settings.cache, "opponents", prompts)
         self.everybody = [*self.policies, *self.opponents]

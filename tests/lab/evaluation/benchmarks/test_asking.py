@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from recipe.spiral.lab.evaluation.matches.store import TABLES, OtherEvaluation
 from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
 from recipe.spiral.lab.graders.question import Question
 from recipe.spiral.players.policy import Generation, PromptTooLong
+from recipe.spiral.players.prompts import Template
 from recipe.spiral.players.records import Tokens
 from tests.lab.evaluation.made_policies import Characters, settings
 
@@ -65,6 +67,21 @@ def test_every_sample_has_its_own_seed_and_the_papers_sampling(tmp_path: Path) -
     assert alone == [samples[6]]
     other = answered(tmp_path / "other", Model(), "seed=2")
     assert {sample.seed for sample in other}.isdisjoint(sample.seed for sample in samples)
+
+
+def test_questions_go_through_the_chat_template_as_the_policys_run_had_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    encode = Template.encode
+
+    def noted(self: Template, *texts: Any, **kwargs: Any) -> list[int]:
+        asked.append(kwargs)
+        return encode(self, *texts, **kwargs)
+
+    monkeypatch.setattr(Template, "encode", noted)
+    answered(tmp_path, Model(), policy=replace(MINE, chat_template_kwargs={"enable_thinking": False}))
+    assert asked == [{"enable_thinking": False}] * 12
 
 
 def test_it_continues_where_it_was_broken_off(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import huggingface_hub
 import pytest
@@ -19,6 +20,7 @@ from recipe.spiral.lab.evaluation.policies.policy_weights import weights_identit
 from recipe.spiral.lab.models import EMBEDDED
 from recipe.spiral.players.policy import PolicyPlayer
 from recipe.spiral.players.prompts import get_template
+from tests import chat_forms
 from tests.lab.evaluation.made_policies import Characters, adapter, model, settings, tensors
 from tests.made_configs import config
 
@@ -180,6 +182,28 @@ def test_a_policy_is_asked_with_the_games_prompt(tmp_path: Path, monkeypatch: py
         player = seat("mine", game)
         assert isinstance(player, PolicyPlayer)
         assert player.encode("the position", ()) == get_template(template).encode(tokenizer, "the position")
+
+
+def test_a_policy_is_asked_with_what_its_run_gave_the_chat_template(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The evaluation's own comes first. The identity is as before without the key, or where the evaluation has it."""
+    run, key, tokenizer = tmp_path / "run", "apply_chat_template_kwargs", chat_forms.tokenizer("qwen3")
+    monkeypatch.setattr(loop, "read_tokenizer", lambda folder: tokenizer)
+    model(run / "pool" / "step_000001")
+    (run / "config.yaml").write_text("data: {}\n")
+    before = one(str(run), tmp_path).identity
+    (run / "config.yaml").write_text(f"data: {{{key}: {{enable_thinking: false}}}}\n")
+    for told, identity, thinks in (
+        ({}, {**before, key: {"enable_thinking": False}}, False),
+        ({"enable_thinking": True}, before, True),
+    ):
+        policy = one(str(run), tmp_path, prompts=Prompts(chat_template_kwargs=told))
+        seat = Seating([policy], settings(tmp_path), lambda policy: cast(Any, None))
+        asked = tokenizer.decode(list(seat.encode(policy, "Nim")("the position", ())))
+        assert policy.identity == identity and asked.endswith("</think>\n\n") is not thinks
+        with pytest.raises(ValueError, match=r"take prompt\.template=qwen3$") if not thinks else nullcontext():
+            seat.check_templates(policy, ["qwen3_think"])
 
 
 def test_checkpoints_are_exported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,10 +73,8 @@ class Seating:
         """See that a policy's prompts can be made; ValueError: a template does not go with its tokenizer's."""
         for template in templates:
             try:
-                get_template(template).encode(
-                    self.tokenizer(policy), "", **self._settings.data.apply_chat_template_kwargs
-                )
-            except ValueError as error:
+                get_template(template).encode(self.tokenizer(policy), "", **policy.chat_template_kwargs)
+            except Exception as error:  # chat templates are programs
                 raise ValueError(
                     f"prompt.template={template} ({policy.name}): does not go with {policy.tokenizer}: {error}"
                 ) from error
@@ -94,8 +92,7 @@ class Seating:
 
     def encode(self, policy: Policy, game: str) -> Encode:
         """Turns a game's observations into the policy's prompts."""
-        kwargs = self._settings.data.apply_chat_template_kwargs
-        return encoder(self.tokenizer(policy), *policy.prompt(game), **kwargs)
+        return encoder(self.tokenizer(policy), *policy.prompt(game), **policy.chat_template_kwargs)
 
 
 async def play_games(

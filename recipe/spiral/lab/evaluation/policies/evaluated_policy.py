@@ -30,6 +30,7 @@ class Policy:
         settings: a fixed player's.
         lengths: its longest prompt and response, in tokens, where the evaluation does not set them.
         texts: the folder of its tokenizer and end tokens, where they are with neither its model nor its adapter.
+        chat_template_kwargs: further arguments of its tokenizer's chat template.
         run, step: the run whose snapshot it is, and the snapshot's step; None: it is no snapshot.
     """
 
@@ -45,6 +46,7 @@ class Policy:
     settings: Mapping[str, Any] = field(default_factory=dict)
     lengths: tuple[int, int] = LENGTHS
     texts: Path | None = None
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     run: str | None = None
     step: int | None = None
 
@@ -75,10 +77,14 @@ class Policy:
 
 @dataclass(frozen=True)
 class Prompts:
-    """The evaluation's template and style. None: those of the policy's run, or "chat" and "state"."""
+    """The evaluation's template and style. None: those of the policy's run, or "chat" and "state".
+
+    ``chat_template_kwargs`` come before those of the run, key by key.
+    """
 
     template: str | None = None
     style: str | None = None
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def of(self, entry: Mapping[str, Any], run: Run) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
         """The template and style of a policy's entry in the config, and those that its run has for single games.

@@ -166,7 +166,10 @@ def _policy(
 ) -> Policy:
     """A policy with weights. Of its run are the prompts, and the lengths, that neither entry nor evaluation sets."""
     prompt, by_game = prompts.of(settings, run)
-    own = {"prompts": by_game} if by_game else {}
+    own: dict[str, Any] = {"prompts": by_game} if by_game else {}
+    # what the evaluation sets is in its manifest
+    if of_run := {k: v for k, v in run.chat_template_kwargs.items() if k not in prompts.chat_template_kwargs}:
+        own["apply_chat_template_kwargs"] = of_run
     policy = Policy(
         name=name,
         kind="model" if adapter is None else "adapter",
@@ -177,6 +180,7 @@ def _policy(
         style=prompt["style"],
         by_game=by_game,
         lengths=run.lengths or _lengths(model),
+        chat_template_kwargs={**of_run, **prompts.chat_template_kwargs},
     )
     # A pool's members have none of their own.
     texts = Path(run.model) if run.model and not (policy.tokenizer / "tokenizer_config.json").is_file() else None

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -48,6 +48,7 @@ class Run:
         template, style, by_game: of its prompts, and those of games for which the run has one of them, or both.
         model: what its training started from.
         lengths: the longest prompt and the longest response, in tokens.
+        chat_template_kwargs: further arguments of the tokenizer's chat template.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Run:
     by_game: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     model: str | None = None
     lengths: tuple[int, int] | None = None
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_of(path: Path) -> Run:
@@ -78,7 +80,9 @@ def _run(name: str, config: Any) -> Run:
     lengths = [OmegaConf.select(config, f"data.max_{part}_length") for part in ("prompt", "response")]
     known = all(isinstance(length, int) and length > 0 for length in lengths)
     by_game = _by_game(OmegaConf.to_container(config).get("games"))
-    return Run(name, template, style, by_game, model, (lengths[0], lengths[1]) if known else None)
+    chat = OmegaConf.select(config, "data.apply_chat_template_kwargs")
+    kwargs = OmegaConf.to_container(chat, resolve=True) if isinstance(chat, DictConfig) else {}
+    return Run(name, template, style, by_game, model, (lengths[0], lengths[1]) if known else None, cast(Any, kwargs))
 
 
 def configs_of(path: Path) -> Iterator[tuple[Path, DictConfig]]:
