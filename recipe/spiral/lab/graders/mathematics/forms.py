@@ -16,6 +16,7 @@ _AROUND = re.compile(rf"^\s*(?:=|\\approx(?![a-zA-Z]))\s*|^\s+|[\s.,;\\]+(?={END
 _SPACE = r"(?:(?<!\\)\\[,;:!> ]|\\q?quad(?![a-zA-Z])|[~\s])"
 _TOKEN = r"(\\[a-zA-Z]+|[0-9a-zA-Z])"
 _GROUP = r"\{(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*\}"
+_IN_NUMBERS = r"\\(?:times|cdot|[dtc]?frac|sqrt)(?![a-zA-Z])"
 _THOUSANDS = ("thousand", "million", "billion", "trillion")
 _SIGNS = str.maketrans(
     {"π": r"\pi ", "∞": r"\infty ", "×": r"\times ", "·": r"\cdot ", "÷": "/", "−": "-", "–": "-", "≤": r"\le "}  # noqa: RUF001
@@ -43,6 +44,12 @@ _FORMS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         (r"\\\$|\$|\\[()\[\]]|\\displaystyle", ""),
         (r"\\(?:left|right|[bB]igg?[lrm]?)(?![a-zA-Z])\s*\.?", ""),
         (rf"{_SPACE}+", " "),
+        # \text{5 cm}: the number is no part of the text; \text{5 cm 3 mm} and \text{5 pm} are
+        (
+            rf"{BEGIN}\s*([-+]?(?:\d|\.\d|\\[dtc]?frac|\\sqrt)(?:[^:a-zA-Z\\{BEGIN}{END}]|{_IN_NUMBERS})*)(?<=[\d)}}])"
+            rf"(?=(?:\s+(?![aApP]\.?[mM])[a-zA-Z]|[ckm][gm])(?:[^\d\\{BEGIN}{END}]|\^\s*\{{?-?\d)*{END})",
+            rf"\1{BEGIN}",
+        ),
         (r"\\[dtc]frac", r"\\frac"),
         (r"\\[dt]binom", r"\\binom"),
         (r"\\lbrace(?![a-zA-Z])", r"\\{"),
