@@ -38,7 +38,7 @@ _FORMS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         (r"\((\d+)\)(?=\s*_)", r"\1"),
         # 58{,}500, 11,\! 111, 58\,500
         (
-            rf"(?<![\d.,])\d{{1,3}}(?:(?:\{{,\}}|,\\!\s*|{_SPACE})\d{{3}})+(?!\d)",
+            rf"(?<![\d.,_])\d{{1,3}}(?:(?:\{{,\}}|,\\!\s*|{_SPACE})\d{{3}})+(?!\d)",
             lambda number: re.sub(r"\D", "", number[0]),
         ),
         (r"\\\$|\$|\\[()\[\]]|\\displaystyle", ""),
@@ -77,9 +77,10 @@ _FORMS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         (r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d+)(?![\w.])", r"(\1\\cdot 10^{\2})"),
         (r"(\d+)\.(\d*)\\overline\s*\{(\d+)\}", _repeating),
         (r"(?<=\d) (\d+)/(\d+)", r"\\frac{\1}{\2}"),
-        # \frac12, \sqrt2, 10^-3, m_{\max}
-        (rf"\\frac\s*{_TOKEN}", r"\\frac{\1}"),
-        (rf"(\\frac\s*{_GROUP})\s*{_TOKEN}", r"\1{\2}"),
+        # \frac12, \binom52, \log_2 3, \sqrt2, 10^-3, m_{\max}
+        (rf"\\(frac|binom)\s*{_TOKEN}", r"\\\1{\2}"),
+        (rf"(\\(?:frac|binom)\s*{_GROUP})\s*{_TOKEN}", r"\1{\2}"),
+        (rf"\\log\s*_\s*(\d+(?=\s*[({{\\a-zA-Z]|\s+\d)|{_TOKEN})", r"\\log_{\1}"),
         (rf"\\sqrt\s*(\[[^\]]*\])?\s*{_TOKEN}", r"\\sqrt\1{\2}"),
         (r"\^\s*([-+]\s*(?:\d+|[a-zA-Z]))", r"^{\1}"),
         # \sin{2t} / 5 is no sine of 2t / 5
