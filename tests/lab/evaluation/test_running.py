@@ -132,10 +132,11 @@ def test_a_damaged_row_is_named_and_made_again_once_it_is_removed(tmp_path: Path
     before = results(tmp_path)
     for table in ("games", "policy_tables"):
         with closing(sqlite3.connect(tmp_path / "evaluation" / FILE, isolation_level=None)) as database:
-            database.execute(f"UPDATE {table} SET value = replace(value, '0', '1') WHERE rowid = 1")
-            with pytest.raises(DamagedDatabase, match=f"row 1 of the table {table} was changed"):
+            ((row,),) = database.execute(f"SELECT max(rowid) FROM {table}")  # of a policy table its rows are before it
+            database.execute(f"UPDATE {table} SET value = replace(value, '0', '1') WHERE rowid = {row}")
+            with pytest.raises(DamagedDatabase, match=f"row {row} of the table {table} was changed"):
                 evaluation(tmp_path, Fakes(), *overrides).run()
-            database.execute(f"DELETE FROM {table} WHERE rowid = 1")
+            database.execute(f"DELETE FROM {table} WHERE rowid = {row}")
         evaluation(tmp_path, Fakes(), *overrides).run()
         assert results(tmp_path) == before
 
@@ -265,6 +266,16 @@ def test_a_sample_that_may_not_be_paid_is_not_asked_again(
     failing(monkeypatch, Failing(spent("spent")))
     with pytest.raises(spent):
         evaluation(tmp_path, Fakes(), *BAD, *SAMPLED).run()
+
+
+def test_samples_of_whole_information_sets_are_kept(tmp_path: Path) -> None:
+    overrides = [f"policies=[{model(tmp_path / 'mine')}]", *SAMPLED, "exploitability.samples=5", "concurrency=2"]
+    with pytest.raises(EngineFailure):
+        evaluation(tmp_path, Fakes(fail_after=22, error=EngineFailure("gone")), *overrides).run()
+    evaluation(tmp_path, rest := Fakes(), *overrides).run()
+    assert rest.responses == (12 - 4) * 5
+    evaluation(tmp_path / "at once", Fakes(), *overrides).run()
+    assert results(tmp_path)["exploitability"] == results(tmp_path / "at once")["exploitability"]
 
 
 @pytest.mark.parametrize("spent", [BudgetSpent, Unpaid])

@@ -263,7 +263,8 @@ class Evaluation:
         self.show(f"{policy.name} in {game}: {metric.samples} samples of each information set")
         settings, player = self.settings, seating(policy.name, game)
         how = (metric.samples, settings.seed, settings.rules, settings.concurrency, settings.void_retries)
-        table = await read_player(game_tree(game), player, *how)
+        kept, place = TableStore(self._store), (policy.name, game, self._how(policy, metric))
+        table = await read_player(game_tree(game), player, *how, kept.rows(*place), kept.keep_row(*place))
         self._add_table(policy, game, metric, table)
 
     async def _ask(self, policy: Policy, missing: list[tuple[Question, int]], seating: Seating, bar: tqdm) -> None:
