@@ -329,6 +329,18 @@ def test_a_length_that_nothing_uses_may_change_and_one_that_games_used_may_not(t
         evaluation(tmp_path, Fakes(), *policies, "data.max_response_length=12").run()
 
 
+def test_a_policy_with_longer_responses_joins_with_the_length_of_the_others(tmp_path: Path) -> None:
+    """That it cuts them is for the user to say."""
+    overrides, one, other = ["opponents=[random]"], model(tmp_path / "one"), model(tmp_path / "other")
+    for folder, length in ((one, 16), (other, 128)):
+        (folder / "config.yaml").write_text(f"data: {{max_prompt_length: 2000, max_response_length: {length}}}\n")
+    evaluation(tmp_path, Fakes(), f"policies=[{one}]", *overrides).run()
+    overrides.append(f"policies=[{one},{other}]")
+    with pytest.raises(OtherEvaluation, match=r"16 there, 128 now\n  data\.max_response_length=16 is the length there"):
+        evaluation(tmp_path, Fakes(), *overrides).run()
+    evaluation(tmp_path, Fakes(), *overrides, "data.max_response_length=16").run()
+
+
 def test_any_player_is_read_by_samples(tmp_path: Path) -> None:
     overrides = ["policies=[random,{kind: perfect, alpha: 0.2}]", "opponents=[]", "match_ups=[]"]
     overrides += ["exploitability.games=[KuhnPoker]", "exploitability.by=samples", "exploitability.samples=400"]

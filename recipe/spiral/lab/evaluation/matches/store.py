@@ -57,6 +57,9 @@ class Manifest:
         """
         before, merged = earlier._filled(self), self._filled(earlier)
         if changes := [f"\n  {line}" for line in differences(asdict(before), asdict(merged))]:
+            length = before.settings.get("max_response_length")
+            if length != merged.settings.get("max_response_length"):  # of null, today's policies make something else
+                changes.append(f"\n  data.max_response_length={length} is the length there: it cuts longer responses")
             raise OtherEvaluation(
                 f"{folder} holds an evaluation with other settings: use the same settings, or another folder"
                 f"{''.join(changes)}"
