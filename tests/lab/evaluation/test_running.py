@@ -530,6 +530,21 @@ def test_scores_of_a_pools_member_end_where_its_runs_model_does(
     assert asked == [started_from] * 3
 
 
+def test_a_model_that_one_gpu_does_not_hold_is_refused_by_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch import OutOfMemoryError
+
+    def load(*_: object) -> Any:
+        raise OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(running, "load", load)
+    made = evaluation(tmp_path, Fakes(), f"policies=[{model(tmp_path / 'mine')}]", "exploitability.games=[KuhnPoker]")
+    told = r"^by=scores: mine must fit on one GPU.*CUDA out of memory\); set exploitability\.by=samples optimality"
+    with pytest.raises(Refused, match=told):
+        made.run()
+
+
 def test_policies_with_a_dialogue_are_not_read_by_one_observation(tmp_path: Path) -> None:
     mine = f"policies=[{model(tmp_path / 'mine')}]"
     with pytest.raises(ValueError, match=r"prompt\.style=dialogue"):

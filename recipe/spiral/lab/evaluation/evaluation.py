@@ -215,6 +215,18 @@ class Evaluation:
             free_memory()
 
     def _score(self, policy: Policy, tables: list[tuple[str, ExactMetric]], seating: Seating) -> None:
+        """Raises Refused: the model does not fit on one GPU."""
+        import torch
+
+        try:
+            self._score_on_one_gpu(policy, tables, seating)
+        except torch.OutOfMemoryError as error:
+            raise Refused(
+                f"by=scores: {policy.name} must fit on one GPU, whatever engine.tensor_parallel_size is ({error}); set "
+                "exploitability.by=samples optimality.by=samples, or exploitability.games=[] optimality.games=[]"
+            ) from error
+
+    def _score_on_one_gpu(self, policy: Policy, tables: list[tuple[str, ExactMetric]], seating: Seating) -> None:
         settings = self.settings
         assert policy.model is not None
         model = load(policy.model, policy.adapter, settings.engine.dtype)
