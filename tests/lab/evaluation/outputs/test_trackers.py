@@ -70,19 +70,37 @@ def test_only_the_runs_checkpoints_are_logged() -> None:
     assert metrics_of(results(), "mine") == {20: EXPECTED}
 
 
+class WeightsAndBiases:
+    """Its module: counts its own steps, and has the axes that it is told of."""
+
+    def __init__(self) -> None:
+        self.axes: set[tuple[str, str]] = set()
+        self.logged: list[dict[str, float]] = []
+
+    def define_metric(self, name: str, step_metric: str) -> None:
+        self.axes.add((name, step_metric))
+
+    def log(self, values: dict[str, float]) -> None:
+        self.logged.append(values)
+
+
 class Trackers:
     """verl's ``Tracking``: keeps what is logged, and where it would have written."""
 
     def __init__(self) -> None:
         self.made: list[tuple[str, str, list[str], str, str]] = []
         self.logged: list[tuple[int, dict[str, float]]] = []
+        self.wandb = WeightsAndBiases()
         self.finished = 0
+        self.logger: dict[str, Any] = {}
 
     def __call__(self, project: str, name: str, trackers: list[str]) -> Trackers:
+        self.logger = {tracker: self.wandb if tracker == "wandb" else None for tracker in trackers}
         self.made.append((project, name, trackers, os.environ["TENSORBOARD_DIR"], os.environ["WANDB_RUN_ID"]))
         return self
 
-    def log(self, values: dict[str, float], step: int) -> None:
+    def log(self, values: dict[str, float], step: int, backend: list[str]) -> None:
+        assert backend == [tracker for tracker in self.logger if tracker != "wandb"]
         self.logged.append((step, values))
 
     def finish(self) -> None:
@@ -124,6 +142,9 @@ def test_they_are_logged_once_beside_the_runs_curves(run: Path) -> None:
     log(run, made, None, results(nash_conv=0.4))
     assert len(made.logged) == 2, "what has changed is logged again"
     assert made.made[1] == entry, "as the same run of Weights & Biases"
+    assert made.wandb.axes == {("eval/*", "eval/step")}
+    changed = {**EXPECTED, "eval/KuhnPoker/nash_conv": 0.4}
+    assert made.wandb.logged == [{**EXPECTED, "eval/step": 20}, {**changed, "eval/step": 20}], "at no step of its own"
 
 
 def test_others_or_none_may_be_chosen(run: Path) -> None:
@@ -135,7 +156,7 @@ def test_others_or_none_may_be_chosen(run: Path) -> None:
 
 def test_a_tracker_that_fails_ends_nothing(run: Path) -> None:
     class Failing(Trackers):
-        def log(self, values: dict[str, float], step: int) -> None:
+        def log(self, values: dict[str, float], step: int, backend: list[str]) -> None:
             raise OSError("no space")
 
     assert log(run, Failing(), None, results()) == ["mine: its trackers did not take the results (OSError: no space)"]

@@ -70,8 +70,13 @@ def _log(project: str, name: str, trackers: list[str], by_step: Mapping[int, Map
     from verl.utils.tracking import Tracking
 
     tracking = Tracking(project, name, trackers)
+    others = [tracker for tracker in tracking.logger if tracker != "wandb"]
+    if (run := tracking.logger.get("wandb")) is not None:
+        run.define_metric("eval/*", step_metric="eval/step")
     for step, values in sorted(by_step.items()):
-        tracking.log(values, step)
+        tracking.log(values, step, others)
+        if run is not None:  # which drops what comes at an earlier step of its own
+            run.log({**values, "eval/step": step})
     tracking.finish()
     if (wandb := sys.modules.get("wandb")) is not None:
         wandb.teardown()  # its process, which it would wait for as Python ends: the command has ended all by then
