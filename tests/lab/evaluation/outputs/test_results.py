@@ -12,7 +12,7 @@ import pytest
 from recipe.spiral.lab.evaluation.matches.matchups import Plan, round_robin
 from recipe.spiral.lab.evaluation.matches.store import EvaluationStore
 from recipe.spiral.lab.evaluation.outputs.results import to_json, write_report
-from recipe.spiral.lab.evaluation.outputs.sheets import summary_sheets, to_csv
+from recipe.spiral.lab.evaluation.outputs.sheets import summary_sheets, to_csv, write_sheets
 from recipe.spiral.lab.evaluation.outputs.tables import aligned, elo, percent, report
 from recipe.spiral.lab.evaluation.ratings.elo import Estimate
 from recipe.spiral.lab.evaluation.ratings.games_summary import ALL, summarise
@@ -121,6 +121,12 @@ def test_without_games_there_is_a_report_all_the_same(tmp_path: Path, records: l
     assert {file.name for file in tmp_path.iterdir()} == files
     for result in json.loads((tmp_path / "results.json").read_text())["results"]:
         assert result["win"] == {"count": 0, "of": 0, "value": None, "low": None, "high": None}
+
+
+def test_a_sheet_without_rows_now_goes(tmp_path: Path) -> None:
+    write_sheets(tmp_path, {"ratings": [{"elo": 1}], "actions": [{"game": "Nim"}]})
+    write_sheets(tmp_path, {"ratings": [], "results": []})
+    assert [file.name for file in tmp_path.iterdir()] == ["actions.csv"]
 
 
 def test_random_players_of_any_name_are_rated_as_equals() -> None:

@@ -27,9 +27,11 @@ MOST_INFORMATION_SETS = 1000
 
 
 def write_sheets(folder: Path, sheets: Mapping[str, Sequence[Row]]) -> None:
-    """Write ``<name>.csv`` for each sheet that has rows."""
+    """Write ``<name>.csv`` for each sheet that has rows; an earlier start's, which has none now, is removed."""
     for name, rows in sheets.items():
-        if rows:
+        if not rows:
+            (folder / f"{name}.csv").unlink(missing_ok=True)
+        else:
             write_whole(folder / f"{name}.csv", to_csv(rows))
 
 
