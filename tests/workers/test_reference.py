@@ -23,6 +23,7 @@ from recipe.spiral.workers.mini_batch_worker import MiniBatchWorker
 from recipe.spiral.workers.policy_worker import Kinds, PolicyWorker, use_our_workers
 from recipe.spiral.workers.reference import ReferenceWorker, copy_shards, exchanged, local_shards
 from tests.ranks import run_ranks
+from tests.workers.test_snapshot import language_model
 
 
 class LoraModel(nn.Module):
@@ -106,6 +107,20 @@ def test_a_reference_that_goes_a_part_of_the_way_is_the_exponential_mean(dtype: 
         assert torch.equal(ref.running_var, ref.weight) and ref.num_batches_tracked == value
     assert reached == [[0.25, 0.25], [0.6875, 0.6875], [0.265625, 0.265625]]
     assert ref.weight.dtype == torch.float32 and torch.equal(actor.weight, torch.full((2,), -1, dtype=dtype))
+
+
+def test_a_weight_with_two_names_moves_once() -> None:
+    actor, ref = language_model(tied=True, seed=0), language_model(tied=True, seed=1)
+    expected = {name: 0.75 * ref.state_dict()[name] + 0.25 * new for name, new in actor.state_dict().items()}
+    worker(actor, ref).update_reference(0.25)
+    torch.testing.assert_close(dict(ref.state_dict()), expected)
+
+
+def test_empty_shards_hide_no_other() -> None:
+    """They have one address, which is none."""
+    target = {name: torch.zeros(size) for name, size in (("a", 0), ("b", 0), ("c", 1))}
+    copy_shards({name: torch.ones_like(shard) for name, shard in target.items()}, target, 0.25)
+    assert target["c"] == 0.25
 
 
 def test_a_slow_mean_moves() -> None:

@@ -113,8 +113,13 @@ def copy_shards(source: Shards, target: Shards, rate: float = 1.0) -> None:
         if name not in source or source[name].shape != shard.shape:
             given = tuple(source[name].shape) if name in source else "missing"
             raise ValueError(f"reference policy: the shard {name} is {given} where {tuple(shard.shape)} is needed")
+    written: set[int] = set()
     with torch.no_grad():
         for name, shard in target.items():
+            # tied weights have two names; a mean would move twice (empty shards, which share an address, never move)
+            if shard.data_ptr() in written:
+                continue
+            written.add(shard.data_ptr())
             new = source[name]
             if rate < 1 and shard.is_floating_point():
                 new = torch.lerp(shard.to(new.device), new.to(shard.dtype), rate)
