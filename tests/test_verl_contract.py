@@ -244,6 +244,7 @@ HOOKS = {
     "_init_resource_pool_mgr": [],
     "_balance_batch": ["batch", "metrics", "logging_prefix", "keep_minibatch"],
     "_compute_advantage": ["batch", "metrics"],
+    "_compute_values": ["batch", "metrics"],
     "_update_actor": ["batch", "metrics"],
     "_update_critic": ["batch", "metrics"],
     "_compute_metrics": ["batch", "metrics", "timing_raw", "global_steps", "epoch"],
@@ -737,6 +738,12 @@ def test_with_lora_the_actor_is_asked_for_the_references_log_probabilities() -> 
         'no_lora_adapter = tu.pop(data, key="no_lora_adapter", default=False)',
         "self.engine.disable_adapter() if no_lora_adapter else nullcontext()",
         of_ours="ReferenceWorker.compute_log_prob, which takes the key out",
+    )
+    in_order(
+        PPOTrainer._compute_values,
+        "batch.extra_info.update(",
+        "self.critic_wg.infer_batch(batch)",
+        of_ours="SpiralTrainer._compute_values, which takes the key out of extra_info",
     )
     assert parameters(ActorRolloutRefWorker.compute_log_prob) == ["self", "data"]
     assert '"lora_" in k' in inspect.getsource(fsdp_checkpoint_manager), "ReferenceWorker finds the adapter by name"

@@ -218,6 +218,10 @@ class SpiralTrainer(Mixin):
         metrics |= training_metrics(step.records, step.games.discarded) | state.league.metrics(self.global_steps)
         return batch
 
+    def _compute_values(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        batch.extra_info.pop("no_lora_adapter", None)  # left from the reference's turn; a critic has its own adapter
+        return super()._compute_values(batch, metrics)
+
     # -- the update ----------------------------------------------------------------------------------------------------
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:

@@ -306,6 +306,9 @@ class _VerlTrainer:
         self.calls.append("step")  # type: ignore[attr-defined]
         return "batch"
 
+    def _compute_values(self, batch: Any, metrics: dict[str, Any]) -> dict[str, Any]:
+        return dict(batch.extra_info)
+
 
 class _Trainer(SpiralTrainer, _VerlTrainer):
     def __init__(self, every: int | None) -> None:
@@ -333,6 +336,14 @@ def test_without_the_key_a_step_is_verls() -> None:
     metrics: dict[str, Any] = {}
     trainer._step_once(metrics, {}, 4)
     assert (trainer.calls, metrics) == (["step"], {})
+
+
+def test_a_critic_keeps_its_adapter_on() -> None:
+    """The reference's log-probabilities came before, and verl leaves there what it asked them with."""
+    asked_with: dict[str, Any] = {"temperature": 1.0}
+    for more in ({"no_lora_adapter": True}, {}):
+        batch = SimpleNamespace(extra_info=asked_with | more)
+        assert _Trainer(None)._compute_values(batch, {}) == asked_with
 
 
 @pytest.mark.parametrize("kinds", [Kinds(), FAST_KINDS], ids=["stock", "fast"])
