@@ -142,6 +142,17 @@ def test_sequences_are_shared_by_gpus_with_flash_attn_only(
     check(config(tmp_path, shared, hardware="gpu"))
 
 
+@pytest.mark.parametrize("part", ["actor", "actor.fsdp_config"])
+def test_a_critic_shares_sequences_as_the_policy_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    with_flash_attn(monkeypatch)
+    shared = f"actor_rollout_ref.{part}.ulysses_sequence_parallel_size=2"
+    with pytest.raises(ConfigError, match=r"^critic\.fsdp\.ulysses_\w+=1: .* actor_rollout_ref\.actor\.ulysses.* 2$"):
+        check(config(tmp_path, shared, CRITIC, hardware="gpu"))
+    check(config(tmp_path, shared, CRITIC, "critic.fsdp.ulysses_sequence_parallel_size=2", hardware="gpu"))
+
+
 @pytest.mark.parametrize("setting", ["run_dir", "trainer.default_local_dir"])
 def test_where_a_run_writes_must_be_writable(tmp_path: Path, setting: str) -> None:
     (tmp_path / "file").write_text("")

@@ -63,6 +63,16 @@ def _packed_rows(config: DictConfig) -> None:
         )
 
 
+def _critic_ranks(config: DictConfig) -> None:
+    """Rows are dealt to the policy's ranks, of which a critic must have as many."""
+    actor, key = config.actor_rollout_ref.actor, "ulysses_sequence_parallel_size"
+    own, ranks = config.critic.fsdp[key], actor[key] if actor[key] > 1 else actor.fsdp_config[key]  # as verl takes it
+    require(
+        not has_critic(config) or own == ranks,
+        f"critic.fsdp.{key}={own}: a critic needs the policy's, actor_rollout_ref.actor.{key}; take {ranks}",
+    )
+
+
 def _asynchronous(config: DictConfig) -> None:
     """What the asynchronous modes cannot do, and what they need."""
     mode, settings = config.trainer.v1.trainer_mode, config.asynchronous
@@ -112,4 +122,4 @@ def _separate(config: DictConfig) -> None:
     )
 
 
-PARTS = (_correction, _packed_rows, _asynchronous)
+PARTS = (_correction, _packed_rows, _critic_ranks, _asynchronous)
