@@ -62,6 +62,7 @@ def test_another_form_is_refused_by_name(tmp_path: Path, place: str, value: Any,
     [
         *((place, value) for place, value, _ in OTHERS),
         *(("guard", guard) for guard in ({"series": []}, {"series": {"a": 1}}, {"streaks": [[1]]}, {"active": [None]})),
+        ("guard", {"voids": {"gpt": "x"}}),
         ("league.budgets", {"a": {"cost": "x"}}),
         ("league.pool", {**POOL, "members": [{"name": "../elsewhere", "step": 1}]}),
     ],

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from statistics import fmean
+from typing import Annotated, Any
+
+import msgspec
 
 from ...players.records import GameRecord
 from ...training.metrics import role_metrics
@@ -66,8 +69,8 @@ class Bias:
     """How the trained games differ from all that were played to their end, over the last steps."""
 
     def __init__(self, window: int = 20) -> None:
-        #: Of each step: the trained games, and all.
-        self._steps: deque[tuple[list[_Kind], list[_Kind]]] = deque(maxlen=window)
+        #: Of each step, games by kind: those that were trained, and the others.
+        self._steps: deque[tuple[Counter[_Kind], Counter[_Kind]]] = deque(maxlen=window)
 
     def add(self, trained: Iterable[GameRecord], dropped: Iterable[GameRecord]) -> dict[str, float]:
         """Take in a step's games.
@@ -77,18 +80,30 @@ class Bias:
             players, result) among the trained games and among all, from 0 (none) to 1. ``async/bias/turns``: mean
             turns of the trained games divided by that of all.
         """
-        kept = [_kind(record) for record in trained]
-        self._steps.append((kept, [*kept, *map(_kind, dropped)]))
-        kept, played = ([kind for kinds in column for kind in kinds] for column in zip(*self._steps, strict=True))
+        self._steps.append((Counter(map(_kind, trained)), Counter(map(_kind, dropped))))
+        columns = zip(*self._steps, strict=True)
+        kept, lost = ([kind for games in column for kind in games.elements()] for column in columns)
         if not kept:
             return {"async/bias/outcomes": 0.0, "async/bias/turns": 1.0}
+        played = kept + lost
         distance = _total_variation(Counter(kind[:-1] for kind in kept), Counter(kind[:-1] for kind in played))
         turns = fmean(kind[-1] for kind in kept) / max(fmean(kind[-1] for kind in played), 1e-9)
         return {"async/bias/outcomes": distance, "async/bias/turns": turns}
 
+    def state_dict(self) -> list[Any]:
+        return [[list(games.items()) for games in step] for step in self._steps]
 
+    def load_state_dict(self, state: Any) -> None:
+        """Raises ValueError: it is no ``state_dict``."""
+        self._steps.clear()
+        for kept, lost in msgspec.convert(state, list[tuple[_Counts, _Counts]]):
+            self._steps.append((Counter(dict(kept)), Counter(dict(lost))))
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
 #: Game, kind of opponent, trained players, player 0's result, number of turns.
-_Kind = tuple[str, str, tuple[int, ...], str, int]
+_Kind = tuple[str, str, tuple[int, ...], str, _Count]
+_Counts = list[tuple[_Kind, _Count]]
 
 
 def _kind(record: GameRecord) -> _Kind:

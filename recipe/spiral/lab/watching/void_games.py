@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
 
 from ...players.records import SELF_PLAY, GameRecord
 from ...players.seats import GRADER, Opponent
@@ -36,9 +39,17 @@ class VoidGames:
         lines = void_games(played)
         for name in lines.keys() - {*answered, SELF_PLAY, GRADER}:
             self._steps[name] += 1
-            if self._steps[name] == self._most:
+            if self._most is not None and self._steps[name] >= self._most:
                 self.silent = f"max_void_steps={self._most}: {lines[name]}"
+                del self._steps[name]  # a run that goes on after the stop has as many steps again
         return list(lines.values())
+
+    def state_dict(self) -> dict[str, int]:
+        return dict(self._steps)
+
+    def load_state_dict(self, state: Any) -> None:
+        """Raises ValueError: it is no ``state_dict``."""
+        self._steps = Counter(msgspec.convert(state, dict[str, int]))
 
 
 def void_games(records: Iterable[GameRecord]) -> dict[str, str]:
