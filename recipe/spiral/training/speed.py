@@ -11,6 +11,8 @@ from ..rollouts.channel import Played
 
 #: What the policy's workers count in a mini-batch: tokens of its turns, and positions that the model computes.
 TOKENS, POSITIONS = "actor/tokens", "actor/positions"
+#: A critic's workers count the same.
+OF_CRITIC = ("critic/tokens", "critic/positions")
 #: verl's timers of a step: of the engine's part, and of those of the policy's workers.
 PLAY = "gen"
 FORWARD_AND_BACKWARD = ("old_log_prob", "ref", "values", "update_critic", "update_actor")
@@ -53,6 +55,8 @@ def speed_metrics(
         }
         if engine := sum(pace.engine for pace in games.paces):
             speed["perf/rollout/engine_share"] = engine / played
+    for name in OF_CRITIC:
+        metrics.pop(name, None)
     computed, positions = metrics.pop(TOKENS, 0.0), metrics.pop(POSITIONS, 0.0)
     if update and positions:
         epochs = int(config.actor_rollout_ref.actor.ppo_epochs)
