@@ -177,7 +177,7 @@ def _of_run(run: Training, model: Path, fast: Mapping[str, float] | None) -> dic
         "new weights s": seconds.get("update_weights", 0.0),
         "tokens/s in update": sum(lengths) / update,
         "model flops utilisation": reached / peak,
-        "trainer's memory GiB": _value(step, "perf/max_memory_allocated_gb"),
+        "trainer's memory GiB": _value(step, "actor/perf/max_memory_allocated_gb"),
     }
 
 
