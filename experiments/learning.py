@@ -322,6 +322,8 @@ def gather(
     runs: Sequence[Run], curves: Sequence[Curve], config: Mapping[str, Any], command: str, commits: Sequence[str]
 ) -> Result:
     """Put the result of runs together."""
+    if not all(REFERENCE in point.measures for curve in curves for point in curve.points):
+        curves = [replace(curve, points=[_without_reference(point) for point in curve.points]) for curve in curves]
     by_arm: dict[str, dict[str, Any]] = {}
     configs = {run.arm: run.config for run in runs}
     at_rest = {arm: measures_at_rest(of_arm) for arm, of_arm in configs.items()}
@@ -352,6 +354,11 @@ def gather(
         rows=[_row(run, curve, int(config["mean_over"])) for run, curve in zip(runs, curves, strict=True)],
         figures={"curves": by_arm, "settings": settings, "models": sorted({curve.model for curve in curves})},
     )
+
+
+def _without_reference(point: Point) -> Point:
+    """Where an arm has no reference that moves, none is compared: rows and plots have the same measures in all arms."""
+    return replace(point, measures={name: value for name, value in point.measures.items() if name != REFERENCE})
 
 
 def _row(run: Run, curve: Curve, mean_over: int) -> dict[str, Any]:
