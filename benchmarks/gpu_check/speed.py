@@ -166,7 +166,9 @@ def _of_run(run: Training, model: Path, fast: Mapping[str, float] | None) -> dic
     seconds, games = seconds_of(step), games_of(run.folder, STEPS)
     play, update = seconds["gen"], seconds["update_actor"]
     lengths = [len(prompt) + answer for game in games for prompt, answer in game]
-    reached, peak = FlopsCounter(AutoConfig.from_pretrained(model)).estimate_flops(lengths, update)
+    config = AutoConfig.from_pretrained(model)
+    reached, peak = FlopsCounter(config).estimate_flops(lengths, update)
+    memory = step.metrics.get("actor/perf/max_memory_allocated_gb")  # verl puts the worker's name below "actor/"
     return {
         "play s": play,
         "tokens/s in play": _answered(games) / play,
@@ -177,7 +179,7 @@ def _of_run(run: Training, model: Path, fast: Mapping[str, float] | None) -> dic
         "new weights s": seconds.get("update_weights", 0.0),
         "tokens/s in update": sum(lengths) / update,
         "model flops utilisation": reached / peak,
-        "trainer's memory GiB": _value(step, "actor/perf/max_memory_allocated_gb"),
+        **({} if memory is None else {"trainer's memory GiB": memory}),
     }
 
 

@@ -18,7 +18,7 @@ from benchmarks.gpu_check import programs, speed, training
 from benchmarks.gpu_check.probe import Probe, read
 from recipe.spiral.checks import check, check_model, compose
 from recipe.spiral.processes.launch import clean_run
-from recipe.spiral.storage.metrics_file import MetricsFile
+from recipe.spiral.storage.metrics_file import Logged, MetricsFile
 from tests.made_configs import with_vllm_and_gpus
 
 PROGRAMS = {"recipe.spiral.main_spiral": "spiral_trainer", "recipe.spiral.main_eval": "eval"}
@@ -126,3 +126,19 @@ def test_a_process_that_is_left_is_named_and_the_stages_own_guard_is_not(tmp_pat
         assert training._alive(before) == ["sleep"]
         left.kill()
         left.wait()
+
+
+@pytest.mark.parametrize("memory", [40.0, None])
+def test_a_row_of_the_speed_table_is_what_was_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: float | None
+) -> None:
+    """One game of 15 tokens in an update of 2 s; the peak is 1 TFLOP/s."""
+    form = speed.SIZES[0].form
+    (tmp_path / "config.json").write_text(json.dumps(form))
+    monkeypatch.setattr("verl.utils.flops_counter.get_device_flops", lambda: 1.0)
+    monkeypatch.setattr(speed, "games_of", lambda folder, step: [[([1] * 10, 5)]])
+    metrics = {"timing_s/gen": 1.0, "timing_s/update_actor": 2.0, "timing_s/step": 4.0}
+    metrics |= {} if memory is None else {"actor/perf/max_memory_allocated_gb": memory}
+    run: Any = SimpleNamespace(folder=tmp_path, steps=lambda: [Logged(2, 0.0, dict(metrics))])
+    row = speed._of_run(run, tmp_path, None)
+    assert row.get("trainer's memory GiB") == memory
