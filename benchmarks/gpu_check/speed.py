@@ -168,6 +168,8 @@ def _of_run(run: Training, model: Path, fast: Mapping[str, float] | None) -> dic
     lengths = [len(prompt) + answer for game in games for prompt, answer in game]
     config = AutoConfig.from_pretrained(model)
     reached, peak = FlopsCounter(config).estimate_flops(lengths, update)
+    # verl counts a multiplication by the embedding for each token, which only looks up its row
+    reached -= 6 * config.vocab_size * config.hidden_size * sum(lengths) / update / 1e12
     memory = step.metrics.get("actor/perf/max_memory_allocated_gb")  # verl puts the worker's name below "actor/"
     return {
         "play s": play,

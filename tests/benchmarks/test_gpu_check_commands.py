@@ -142,3 +142,5 @@ def test_a_row_of_the_speed_table_is_what_was_logged(
     run: Any = SimpleNamespace(folder=tmp_path, steps=lambda: [Logged(2, 0.0, dict(metrics))])
     row = speed._of_run(run, tmp_path, None)
     assert row.get("trainer's memory GiB") == memory
+    # the model's 1.72e9 parameters, of which the embedding is tied: it multiplies as the head alone
+    assert row["model flops utilisation"] == pytest.approx(6 * 1.72e9 * 15 / 2 / 1e12, rel=0.01)
