@@ -92,6 +92,7 @@ def launch(overrides: list[str], kept: Path | None = None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="startup-") as folder:
         run_dir = kept or Path(folder) / "run"
         log, output = run_dir / "train.log", Path(folder) / "output.txt"
+        log.unlink(missing_ok=True)  # of a launch before, in a folder that is kept: it has all that is waited for
         command = [sys.executable, "-m", "recipe.spiral.main_spiral", f"run_dir={run_dir}", *LAUNCH, *overrides]
         with output.open("w") as file:
             process = subprocess.Popen(
