@@ -103,7 +103,12 @@ def check(config: DictConfig) -> str:
             "with algorithm.rollout_correction.bypass_mode=false; use loop=verl"
         )
     rate(config.actor_rollout_ref.actor.optim, 1)
-    Methods.from_config(config)
+    methods, actor = Methods.from_config(config), config.actor_rollout_ref.actor
+    if methods.kl_end is not None and not (actor.use_kl_loss and actor.kl_loss_coef > 0 and methods.kl_end > 0):
+        raise ValueError(
+            f"quick.kl_end={methods.kl_end}: the coefficient falls by the same factor at each step, from kl_loss_coef; "
+            "set both above 0, and use_kl_loss=true"
+        )
     shares = parse_games(config.games)
     if [share.id for share in shares] not in [[game] for game in ENUMERATED] or shares[0].template or shares[0].style:
         raise ValueError(

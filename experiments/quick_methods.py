@@ -42,6 +42,11 @@ class Methods:
         return cls(**given)
 
 
+def falling(start: float, end: float | None, done: float) -> float:
+    """The coefficient of KL after this share of the steps, on its way to ``end``; None: it stays."""
+    return start if end is None else start * (end / start) ** done
+
+
 class ObservationBaselines:
     """Moving averages of what followed each observation: ``b <- decay * b + (1 - decay) * outcome``."""
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from experiments.quick_methods import falling
 from experiments.quick_sampler import Distributions, Row
 
 if TYPE_CHECKING:
@@ -116,8 +117,7 @@ class Learner:
     @property
     def kl(self) -> float:
         """The present coefficient of KL."""
-        start, end = self.loss.kl or 0.0, self.loss.kl_end
-        return start if end is None else start * (end / start) ** (self.done / self.steps)
+        return falling(self.loss.kl or 0.0, self.loss.kl_end, self.done / self.steps)
 
     def ratios(self, rows: Sequence[Row], every: int) -> list[float]:
         """log(policy / reference) of each response. In the first half of the ``every`` steps between two copies this

@@ -12,7 +12,7 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from experiments.learning_page import REFERENCE
-from experiments.quick_methods import Methods
+from experiments.quick_methods import Methods, falling
 from experiments.quick_update import rate
 from experiments.regularised_equilibrium import PLAIN, REVERSE
 from recipe.spiral.lab.evaluation.exploitability.information_sets import Floats, GameTree, game_tree
@@ -42,13 +42,14 @@ def train(tree: GameTree, config: Any) -> tuple[Floats, Floats]:
     """The policy and the reference after training as the config says. Both [num_information_sets, most_actions]"""
     methods, actor = Methods.from_config(config), config.actor_rollout_ref.actor
     steps, every = int(config.trainer.total_training_steps), config.ref_update_freq
-    falls, start = rate(actor.optim, steps), float(actor.kl_loss_coef) / float(config.algorithm.reward_scale)
-    end = start if methods.kl_end is None else methods.kl_end
+    falls = rate(actor.optim, steps)
+    # a loss stands beside R - b times the scale; what is a part of the rewards is multiplied by it, too
+    scale = 1.0 if methods.regularise == "rewards" else float(config.algorithm.reward_scale)
     policy = uniform(tree)
     reference = before = policy
     copied = 0
     for step in range(steps):
-        coefficient = start * (end / start) ** (step / steps)
+        coefficient = falling(float(actor.kl_loss_coef), methods.kl_end, step / steps) / scale
         new = min(1.0, 2 * (step - copied) / every) if methods.regularise == "rewards" and every else 1.0
         pull = coefficient * (_log(policy) - new * _log(reference) - (1 - new) * _log(before))
         if methods.regularise == "rewards":

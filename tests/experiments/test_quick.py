@@ -445,6 +445,8 @@ def test_the_games_are_those_of_the_trainer(model_folder: Path, tmp_path: Path) 
         (["opponents=[{kind: random, share: 0.1}]"], "opponents="),
         (["actor_rollout_ref.model.lora_rank=8"], "lora_rank=8"),
         (["trainer.v1.trainer_mode=colocate_async"], "trainer_mode=colocate_async.*bypass_mode=false"),
+        (["+quick.kl_end=0.1", "actor_rollout_ref.actor.kl_loss_coef=0"], r"quick\.kl_end=0\.1: .*above 0"),
+        (["+quick.kl_end=0"], r"quick\.kl_end=0: .*above 0"),
     ],
 )
 def test_what_it_cannot_do_is_refused(tmp_path: Path, overrides: list[str], message: str) -> None:

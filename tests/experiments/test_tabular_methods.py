@@ -74,3 +74,22 @@ def test_settings_without_a_counterpart_have_no_table() -> None:
     assert found.keys() == {"NashConv", "NashConv of the reference"} and len(set(found.values())) == 1, "a copy"
     for other in ("games=[TicTacToe]", "fsp.enabled=true", "actor_rollout_ref.actor.kl_loss_type=low_var_kl"):
         assert not at_the_end(composed("trainer.total_training_steps=10", other))
+
+
+def test_without_a_pull_there_is_a_table_too() -> None:
+    pull = "actor_rollout_ref.actor.kl_loss_coef=0"
+    assert at_the_end(composed("trainer.total_training_steps=10", "ref_update_freq=1", pull))
+
+
+@pytest.mark.parametrize(
+    ("method", "pulled", "end"),
+    [("loss", 0.2, 0.04), ("rewards", 0.1, 0.02)],
+)
+def test_twice_the_scale_takes_twice_the_pull_in_the_loss_and_the_same_in_the_rewards(
+    method: str, pulled: float, end: float
+) -> None:
+    """As in the quick loop, which multiplies R - b, and in "rewards" the pull with it."""
+    settings = ["trainer.total_training_steps=10", "ref_update_freq=5", f"+quick.regularise={method}"]
+    plain, _ = train(TREE, composed(*settings, "+quick.kl_end=0.02"))
+    twice = ["algorithm.reward_scale=2", f"actor_rollout_ref.actor.kl_loss_coef={pulled}", f"+quick.kl_end={end}"]
+    np.testing.assert_allclose(train(TREE, composed(*settings, *twice))[0], plain)
