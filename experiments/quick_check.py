@@ -22,12 +22,18 @@ FIXED: dict[str, Any] = {
     "rules.truncated": "illegal",
     "actor_rollout_ref.actor.ppo_epochs": 1,
     "actor_rollout_ref.actor.loss_agg_mode": "seq-mean-token-sum-norm",
+    "actor_rollout_ref.actor.optim.optimizer": "AdamW",
+    "actor_rollout_ref.actor.optim.optimizer_impl": "torch.optim",
+    "actor_rollout_ref.actor.optim.override_optimizer_config": None,
+    "actor_rollout_ref.actor.optim.num_cycles": 0.5,
     "actor_rollout_ref.model.lora_rank": 0,
     "actor_rollout_ref.rollout.top_p": 1.0,
     "actor_rollout_ref.rollout.top_k": -1,
     "algorithm.use_kl_in_reward": False,
     "algorithm.filter_zero_advantages": False,
     "algorithm.filter_draws": False,
+    "algorithm.rollout_correction.rollout_rs": None,
+    "algorithm.rollout_correction.rollout_is_batch_normalize": False,
     "fsp.initial": [],
 }
 
@@ -61,6 +67,21 @@ def check(config: DictConfig) -> str:
         raise ValueError(
             f"quick.kl_end={methods.kl_end}: the coefficient falls by the same factor at each step, from kl_loss_coef; "
             "set both above 0, and use_kl_loss=true"
+        )
+    if methods.regularise == "rewards" and not (actor.use_kl_loss and config.ref_update_freq):
+        raise ValueError(
+            "quick.regularise=rewards: the rewards have the KL to a reference that moves; set ref_update_freq, and "
+            "use_kl_loss=true"
+        )
+    if methods != Methods() and estimator != "rae":
+        raise ValueError(f"algorithm.adv_estimator={estimator}: what +quick names goes with rae only")
+    if estimator == "dpo" and actor.entropy_coeff:
+        raise ValueError(
+            f"actor.entropy_coeff={actor.entropy_coeff}: the quick loop's loss of pairs has no entropy; use loop=verl"
+        )
+    if (given := actor.policy_loss.loss_mode) != (value := "dpo" if estimator == "dpo" else "vanilla"):
+        raise ValueError(
+            f"actor.policy_loss.loss_mode={given}: with {estimator} the quick loop knows only {value}; use loop=verl"
         )
     shares = parse_games(config.games)
     if [share.id for share in shares] not in [[game] for game in ENUMERATED] or shares[0].template or shares[0].style:

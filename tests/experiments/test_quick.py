@@ -447,6 +447,14 @@ def test_the_games_are_those_of_the_trainer(model_folder: Path, tmp_path: Path) 
         (["trainer.v1.trainer_mode=colocate_async"], "trainer_mode=colocate_async.*bypass_mode=false"),
         (["+quick.kl_end=0.1", "actor_rollout_ref.actor.kl_loss_coef=0"], r"quick\.kl_end=0\.1: .*above 0"),
         (["+quick.kl_end=0"], r"quick\.kl_end=0: .*above 0"),
+        (["+quick.regularise=rewards"], r"regularise=rewards: .* set ref_update_freq"),
+        (["loss=dpo", "data.games_per_start=2", "+quick.kl_end=0.1"], "adv_estimator=dpo: what .quick names"),
+        (["loss=dpo", "data.games_per_start=2", "actor_rollout_ref.actor.entropy_coeff=0.1"], "entropy_coeff=0.1"),
+        (["actor_rollout_ref.actor.policy_loss.loss_mode=gpg"], "loss_mode=gpg: with rae .* only vanilla"),
+        (["actor_rollout_ref.actor.optim.optimizer=Adam"], "optimizer=Adam: .* only AdamW"),
+        (["actor_rollout_ref.actor.optim.num_cycles=1"], "num_cycles=1"),
+        (["algorithm.rollout_correction.rollout_rs=token_k1"], "rollout_rs=token_k1"),
+        (["algorithm.rollout_correction.rollout_is_batch_normalize=true"], "rollout_is_batch_normalize=True"),
     ],
 )
 def test_what_it_cannot_do_is_refused(tmp_path: Path, overrides: list[str], message: str) -> None:
