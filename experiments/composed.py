@@ -15,7 +15,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from recipe.spiral.checks.settle import settle
+from recipe.spiral.lab.models import MADE_FOR, tiny
 from recipe.spiral.processes.composing import RECIPE  # this import also registers the config's resolvers
+from recipe.spiral.rollouts.schedule import parse_games, validated_games
 
 CONFIG = RECIPE / "config"
 
@@ -41,6 +43,21 @@ def compose_run(arguments: Sequence[str]) -> DictConfig:
         return config
     except (HydraException, OmegaConfBaseException) as error:
         raise ValueError(f"{' '.join(arguments)}: {error}") from error
+
+
+def warm_start(config: DictConfig, seed: int) -> Path:
+    """The folder of the config's tiny model with another seed. Like the shipped one it is made for the usual games if
+    the config's are among them.
+
+    Raises:
+        ValueError: the config's model is no tiny one.
+    """
+    name, path = config.embedded_model, config.actor_rollout_ref.model.path
+    if path is not None or name not in MADE_FOR:
+        raise ValueError(f"warm_starts: only of {' or '.join(MADE_FOR)}, not of {path or name}")
+    games = {share.id for share in (*parse_games(config.games), *validated_games(config))}
+    made_for = None if games <= {*MADE_FOR[name]} else sorted(games)
+    return tiny.ensure(games=made_for, template=config.prompt.template, lines=name == "tiny_lines", seed=seed)
 
 
 def differences(config: DictConfig, default: DictConfig) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.command import run_experiment
-from experiments.composed import compose_run
+from experiments.composed import compose_run, warm_start
 from experiments.enumeration import COLUMNS, Lines, score_products, variances
 from experiments.handicapped_kuhn import GAMES
 from experiments.quick_update import rate
@@ -256,12 +256,10 @@ def run(config: Mapping[str, Any], overrides: Sequence[str]) -> Result:
     import torch
     from transformers.utils import logging
 
-    from recipe.spiral.lab.models import tiny
-
     torch.set_num_threads(1)  # the model is so small that several threads only wait for each other
     logging.disable_progress_bar()
     composed = compose_run(config["overrides"])
-    models = {start: tiny.ensure(template=composed.prompt.template, seed=start) for start in config["warm_starts"]}
+    models = {start: warm_start(composed, start) for start in config["warm_starts"]}
     preset = OmegaConf.to_container(composed, resolve=False)
     planned = [
         (handicap, arm, seed, start)

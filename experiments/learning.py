@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments import quick_runs
 from experiments.command import Failed, run_experiment
-from experiments.composed import compose_run, differences
+from experiments.composed import compose_run, differences, warm_start
 from experiments.learning_page import EXPERIMENTS, REFERENCE
 from experiments.regularised_equilibrium import measures_at_rest
 from experiments.result import (
@@ -39,7 +39,6 @@ from experiments.result import (
 from experiments.tabular_methods import at_the_end
 from experiments.targets import OF
 from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV, Point, average_policy, points_of
-from recipe.spiral.lab.models import tiny
 from recipe.spiral.lab.sweep.jobs import Job, State
 from recipe.spiral.lab.sweep.runner import Sweep
 from recipe.spiral.rollouts.schedule import parse_games
@@ -162,8 +161,8 @@ def _job(arm: str, seed: int, start: int | None, arguments: Sequence[str], compo
     settings = json.dumps(OmegaConf.to_container(composed, resolve=False), sort_keys=True, default=str)
     name, arguments = f"{arm}, seed {seed}", [*arguments, f"seed={seed}"]
     if start is not None:
-        model = tiny.ensure(template=composed.prompt.template, seed=start)
-        name, arguments = f"{name}, warm start {start}", [*arguments, f"actor_rollout_ref.model.path='{model}'"]
+        name = f"{name}, warm start {start}"
+        arguments = [*arguments, f"actor_rollout_ref.model.path='{warm_start(composed, start)}'"]
     digest = _digest([*arguments, settings])
     folder = work / re.sub(r"[^\w.-]+", "_", arm) / f"seed-{seed}-{digest}"
     swept = {"arm": arm, "seed": str(seed)}

@@ -23,6 +23,7 @@ from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.storage.record_folder import RecordFolder
+from tests.experiments.test_composed import made_model
 
 CONFIGS = Path(learning.__file__).with_name("config")
 #: What is read of a run's config.
@@ -96,13 +97,13 @@ def test_every_arm_is_trained_with_every_seed_in_a_folder_of_its_own(tmp_path: P
 
 
 def test_every_seed_is_trained_from_every_warm_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipe.spiral.lab.models.tiny.ensure", lambda template, seed: Path(f"/{template}/{seed}"))
+    monkeypatch.setattr("recipe.spiral.lab.models.tiny.ensure", made_model)
     runs = plan(config(tmp_path, arms={"a": [], "b": []}, warm_starts=[0, 3]))
     places = [(run.seed, run.start, run.arm) for run in runs]
     assert places == [(seed, start, arm) for seed in (0, 1) for start in (0, 3) for arm in "ab"]
     assert len({run.folder for run in runs}) == len({run.job.name for run in runs}) == 8
     assert runs[2].job.name == "a, seed 0, warm start 3"
-    assert "actor_rollout_ref.model.path='/chat/3'" in runs[2].job.arguments
+    assert "actor_rollout_ref.model.path='/usual/chat/3'" in runs[2].job.arguments
 
 
 @pytest.mark.parametrize(
@@ -356,7 +357,7 @@ def test_over_seeds_the_start_and_the_end_have_means(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_can_be_planned(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipe.spiral.lab.models.tiny.ensure", lambda template, seed: Path(f"/{template}/{seed}"))
+    monkeypatch.setattr("recipe.spiral.lab.models.tiny.ensure", made_model)
     with initialize_config_dir(str(CONFIGS), version_base=None):
         settings: Any = OmegaConf.to_container(compose(name), resolve=True, throw_on_missing=False)
     assert plan(settings) and settings["name"] == name
@@ -365,7 +366,7 @@ def test_every_experiment_can_be_planned(name: str, monkeypatch: pytest.MonkeyPa
 def test_the_page_shows_a_reference_that_moves_and_the_table_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recipe.spiral.lab.models.tiny.ensure", lambda template, seed: Path(f"/{template}/{seed}"))
+    monkeypatch.setattr("recipe.spiral.lab.models.tiny.ensure", made_model)
     arms = {"mean": [], "start": ["ref_update_freq=100"]}
     overrides = ["--config-dir", "config", "+experiment=kuhn", "ref_update_freq=1"]
     settings = config(tmp_path, arms=arms, overrides=overrides, warm_starts=[0, 1], targets=[], name="moving_reference")
