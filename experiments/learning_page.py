@@ -218,14 +218,14 @@ def _before_and_after(result: Result) -> str:
     rewards = any(name.endswith(": reward") for name in names)
     lines = []
     for arm, seeds in result.figures["curves"].items():
-        of_arm = list(seeds.values())
+        of_arm, rows = list(seeds.values()), [row for row in result.rows if row["arm"] == arm]
         for place in [name.removesuffix(": win") for name in names if name.endswith(": win")]:
             if place.split(",")[0] not in of_arm[0].get("trained_on", [place.split(",")[0]]):
                 continue
             measures = [f"{place}: {outcome}" for outcome in ("win", "loss")]
-            cells = [_change(of_arm, measure, rests.get(arm, {}).get(measure)) for measure in measures]
+            cells = [_change(rows, of_arm, measure, rests.get(arm, {}).get(measure)) for measure in measures]
             cells.append(f"{fmean(run['points'][-1][f'{place}: invalid'] for run in of_arm):.1%}")
-            cells += [_change(of_arm, f"{place}: reward", form=".3f")] if rewards else []
+            cells += [_change(rows, of_arm, f"{place}: reward", form=".3f")] if rewards else []
             cells += [compared.get((arm, place), "-")] if compared else []
             lines.append([arm, place.replace("player ", ""), *cells])
     only = {line[1].split(", ")[0] for line in lines}
@@ -240,10 +240,7 @@ def _before_and_after(result: Result) -> str:
 
 
 def _past(result: Result) -> str:
-    arms = [
-        f"{arm} {spread([row[OWN_PAST] for row in rows])}, {spread([row[WORST_PAST] for row in rows])}"
-        for arm, rows in _by_arm(result)
-    ]
+    arms = [f"{arm} {', '.join(_spreads(rows, [OWN_PAST, WORST_PAST]))}" for arm, rows in _by_arm(result)]
     return f"Mean reward against its past, and against the best of it: {'; '.join(arms)}."
 
 
@@ -258,12 +255,19 @@ def _at_zero(result: Result) -> str:
     return f"At temperature 0, the most that a seed loses in a role, to random / perfect play: {'; '.join(arms)}."
 
 
-def _change(of_arm: Sequence[Mapping[str, Any]], name: str, rest: float | None = None, form: str = ".1%") -> str:
-    """A measure at the first and at the last point of an arm's runs, the last one with its interval, and at rest."""
+def _change(
+    rows: Sequence[Mapping[str, Any]],
+    of_arm: Sequence[Mapping[str, Any]],
+    name: str,
+    rest: float | None = None,
+    form: str = ".1%",
+) -> str:
+    """A measure at the first and at the last point of an arm's runs, which have these rows, the last one with its
+    interval, and at rest."""
     starts, ends = ([run["points"][place][name] for run in of_arm] for place in (0, -1))
     if not any([*starts, *ends, rest]):
         return format(0, form)
-    end, last = spread(ends, form), of_arm[0].get("intervals", [{}])[-1]
+    end, last = spread(by_start(rows, ends), form), of_arm[0].get("intervals", [{}])[-1]
     if len(of_arm) == 1 and name in last:
         end += f" [{', '.join(format(value, form) for value in last[name])}]"
     return f"{fmean(starts):{form}} → {end}{'' if rest is None else f' ({rest:{form}})'}"

@@ -385,24 +385,3 @@ def test_the_page_shows_a_reference_that_moves_and_the_table_beside_it(
     assert cells[1][" better mean, difference (p) "].startswith(" 0.135 ± 0.127 ")
     assert float(cells[1][" in a table: reference "]) == pytest.approx(11 / 12, abs=1e-3), "it has not moved"
     assert float(cells[0][" in a table "]) < 0.9
-
-
-def test_a_reference_that_moves_in_some_arms_only_is_not_compared(tmp_path: Path) -> None:
-    arms = {"moves": ["ref_update_freq=10"], "stays": []}
-    overrides = ["--config-dir", "config", "+experiment=kuhn"]
-    settings = config(tmp_path, arms=arms, overrides=overrides, targets=[], name="regularised", loop="quick")
-
-    def curve(run: Run) -> Curve:
-        shown = {"NashConv": 0.2, "NashConv as judged": 0.2, "illegal": 0.0, "illegal, worst": 0.0}
-        if run.arm == "moves":
-            shown["NashConv of the reference"] = 0.1
-        points = [Point(step, step * 128, shown) for step in (0, 10, 20)]
-        return Curve(points, {OWN_PAST: 0.0, WORST_PAST: 0.0}, {"KuhnPoker": 0.1}, 60.0)
-
-    runs = plan(settings)
-    result = gather(runs, list(map(curve, runs)), settings, "python -m it", ["0123"])
-    assert not any("reference" in name for row in result.rows for name in row)
-    result.write(tmp_path / "docs")
-    pages.regenerate(tmp_path / "docs")
-    text = (tmp_path / "docs" / "regularised.md").read_text()
-    assert "| moves | 0.200 ± 0.000 |" in text and "in a table" not in text
