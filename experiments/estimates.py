@@ -149,12 +149,19 @@ def ratios(estimator: Estimator, groups: int, resamples: int, seed: int) -> dict
     """
     rng = np.random.default_rng(seed)
     whole = estimator.all()
-    drawn = [estimator.of(rng.multinomial(groups, np.full(groups, 1 / groups)).astype(float)) for _ in range(resamples)]
+    drawn = [estimator.of(_resample(rng, groups)) for _ in range(resamples)]
     result = {}
     for scheme in SCHEMES:
         low, high = np.quantile([sample[scheme] / sample["none"] for sample in drawn], [0.025, 0.975])
         result[scheme] = (whole[scheme] / whole["none"], float(low), float(high))
     return result
+
+
+def _resample(rng: np.random.Generator, groups: int) -> Array:
+    """How often each group is drawn. Where it is one group alone, all is drawn again: a signal needs two. [groups]"""
+    while np.count_nonzero(counts := rng.multinomial(groups, np.full(groups, 1 / groups))) < 2:
+        pass
+    return counts.astype(float)
 
 
 def expected_ratio(rewards: Array, decay: float) -> float:

@@ -153,3 +153,9 @@ def test_scores_of_a_policy_have_mean_zero_and_others_have_not() -> None:
     assert max(map(abs, Estimator(made(actions, luck)).score_mean())) < 0.002
     other = (rng.random(actions.shape) < 0.9).astype(float)  # moves of somebody else
     assert min(Estimator(made(other, luck)).score_mean()) > 0.2
+
+
+def test_of_few_groups_too_intervals_are_numbers() -> None:
+    """Of three groups every ninth resample would be of one group alone."""
+    estimator = Estimator(made(*drawn(np.random.default_rng(6), 3, 2)))
+    assert np.isfinite([*ratios(estimator, 3, resamples=200, seed=1).values()]).all()
