@@ -256,6 +256,8 @@ def main() -> int:
             command = [sys.executable, "-m", "recipe.spiral.main_spiral", *own]
             if status := subprocess.run(command, cwd=ROOT, timeout=1800).returncode:
                 return status
+        if not any(games_of(run_dir, max(timer(run_dir, "timing_s/gen"), default=0))):
+            parser.error(f"{run_dir}: no tokens of the last step are recorded; the run needs records.tokens=true")
         figures = measure(run_dir, arguments.steps, arguments.repeats)
     show(figures)
     if arguments.json:

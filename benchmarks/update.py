@@ -89,12 +89,15 @@ def main() -> int:
     config = OmegaConf.load(arguments.run_dir / "config.yaml")
     steps = {line.step: line.metrics for line, _ in read_metrics(arguments.run_dir / METRICS)}
     steps = {step: metrics for step, metrics in steps.items() if metrics.get("timing_s/update_actor")}
-    step = arguments.step or max(steps)
+    step = arguments.step or max(steps, default=1)
+    if step not in steps:
+        parser.error(f"--step: {METRICS} has no update of step {step}")
+    if not (turns := turns_of(arguments.run_dir, step)):
+        parser.error(f"{arguments.run_dir}: no tokens of step {step} are recorded; the run needs records.tokens=true")
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
     actor = config.actor_rollout_ref.actor
     model = AutoModelForCausalLM.from_pretrained(config.actor_rollout_ref.model.path, dtype=torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
-    turns = turns_of(arguments.run_dir, step)
     tokens = sum(len(prompt) + len(answer) for prompt, answer in turns)
     measured = [
         plain_torch(model, optimizer, turns, int(actor.ppo_max_token_len_per_gpu)) for _ in range(arguments.repeats)
