@@ -101,6 +101,8 @@ def test_cards_that_cuda_may_not_use_do_not_count(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert looked_at(tmp_path)["cards"][0] == PASSED and "--id=GPU-bb" in (tmp_path / "asked").read_text()
     assert cards.count() == 1 and cards.used() == 2.0
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+    assert cards.count() == 2 and cards.used() == 2.0, "of the first one in CUDA's order"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
     status, detail = looked_at(tmp_path)["cards"]
     assert status == FAILED and "nothing of CUDA_VISIBLE_DEVICES=5" in detail

@@ -34,7 +34,7 @@ class Card:
 
 
 def cards() -> list[Card]:
-    """The cards that CUDA may use here; a slice that CUDA_VISIBLE_DEVICES names stands for its card.
+    """The cards that CUDA may use here, in its order; a slice that CUDA_VISIBLE_DEVICES names stands for its card.
 
     Raises:
         OSError, subprocess.SubprocessError: there is no driver, or it does not answer.
@@ -49,8 +49,10 @@ def cards() -> list[Card]:
     if not (chosen := _chosen()):
         return all_cards
     if any(card.sliced for card in all_cards):
-        chosen = [*chosen, *(card for uuid, card, _ in _slices() if uuid in chosen)]
-    return [card for card in all_cards if any(name == card.index or card.uuid.startswith(name) for name in chosen)]
+        parents = {uuid: card for uuid, card, _ in _slices()}
+        chosen = [parents.get(name, name) for name in chosen]
+    named = (card for name in chosen for card in all_cards if name == card.index or card.uuid.startswith(name))
+    return list(dict.fromkeys(named))
 
 
 def gpu_memory() -> int | None:
