@@ -81,6 +81,7 @@ def train(mode: str, folder: Path, config: Mapping[str, Any]) -> None:
         Failed: it failed, or took too long.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / METRICS).unlink(missing_ok=True)  # of a run that was stopped: it begins anew, and so do its metrics
     own = [
         f"trainer.v1.trainer_mode={mode}",
         f"seed={config['seed']}",

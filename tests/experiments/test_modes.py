@@ -73,9 +73,11 @@ def test_what_is_measured_becomes_a_page(config: dict[str, Any], tmp_path: Path)
 
 def test_a_run_that_fails_is_named_and_made_again(config: dict[str, Any], tmp_path: Path) -> None:
     one = {**config, "modes": {"sync": ["no_such_key=1"]}}
+    folder = modes._folder("sync", one)
+    write_run(folder, step=2.0, stale=0.0)  # by a run that was stopped: others' cores count from its own metrics on
+    (folder / modes.NOTES).unlink()
     with pytest.raises(modes.Failed, match=r"sync ended with status 2: see .*output\.txt"):
         modes.run(one, [])
-    folder = modes._folder("sync", one)
     assert not (folder / modes.NOTES).exists() and not (folder / METRICS).exists()
 
 
