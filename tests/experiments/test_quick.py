@@ -411,7 +411,7 @@ def test_the_policy_of_the_end_is_kept_as_a_model_and_where_the_game_is_small_as
 def test_where_nothing_is_hidden_games_against_both_are_computed(model_folder: Path, tmp_path: Path) -> None:
     curve = run(kuhn_config(model_folder, "games=[TicTacToe]"), 4, tmp_path / "end")
     measures = curve.points[0].measures
-    assert len(measures) == 16 and not curve.average and not curve.policy and WORST_PAST in curve.last
+    assert len(measures) == 20 and not curve.average and not curve.policy and WORST_PAST in curve.last
     assert measures["TicTacToe, player 0, perfect: loss"] > 0.5, "it has learned nothing"
     for place in {name.split(":")[0] for name in measures}:
         assert sum(measures[f"{place}: {end}"] for end in ("win", "draw", "loss")) == pytest.approx(1)
