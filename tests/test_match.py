@@ -8,6 +8,7 @@ import json
 import math
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,6 +85,22 @@ def test_a_game_decided_on_its_last_turn_is_no_turn_cap() -> None:
     players = [Scripted(*map(boxed, moves[player::2])) for player in (0, 1)]
     result = run_match(make("TicTacToe", 0), players, Rules(turn_cap=5))
     assert (result.termination, result.rewards) == ("rules", (1.0, -1.0))
+
+
+@pytest.mark.parametrize("whose", [bool, np.int64])
+def test_a_record_has_plain_numbers_whatever_a_game_has(whose: type) -> None:
+    """No other numbers reach the trainer: the channel encodes no number of NumPy's, and takes no bool for a player."""
+
+    class Short(Endless):
+        current_player = property(lambda self: whose(self.turns % 2))  # type: ignore[assignment]
+        is_terminal = property(lambda self: self.turns == 2)  # type: ignore[assignment]
+
+        def rewards(self) -> tuple[float, float]:
+            return whose(0), -whose(False)
+
+    result = run_match(Short(), [Scripted(boxed("[pass]")) for _ in (0, 1)])
+    assert [type(turn.player) for turn in result.turns] == [int, int]
+    assert [type(reward) for reward in result.rewards] == [float, float]
 
 
 class Brief(Scripted):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop import agent_loop
@@ -276,6 +277,20 @@ def test_an_error_reaches_every_session_and_the_trainer(model: str) -> None:
     with pytest.raises(GameFailed):
         game_channel.take(keys(row))
     assert rollout._tables == {}
+
+
+def test_a_record_that_cannot_be_encoded_is_an_error_with_its_cause(model: str) -> None:
+    class Versions(Engine):
+        async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
+            output = await super().generate(*args, **kwargs)
+            output.extra_fields["min_global_steps"] = np.int64(2)
+            return output
+
+    row = self_play(7)
+    outputs = asyncio.run(sessions(row, Versions(), model))
+    assert [type(output) for output in outputs] == [TypeError, TypeError]
+    with pytest.raises(GameFailed, match=r"game train-5-1-7-0 of TicTacToe failed: TypeError: .*numpy\.int64"):
+        game_channel.raise_failures(keys(row))
 
 
 def test_a_session_that_is_cancelled_leaves_the_game_to_the_other(model: str) -> None:

@@ -103,7 +103,7 @@ async def play(
         if sum(turns) >= turn_cap:
             record.termination = "turn_cap"
             return record
-        player = game.current_player
+        player = int(game.current_player)  # a game's may be a bool or NumPy's, which no record takes
         observation = game.observation(player)
         own = record.turns_of(player)  # all were legal where the game goes on, so that each has an action
         history = (*before[player], *((turn.observation, turn.action) for turn in own if turn.action is not None))
@@ -128,7 +128,8 @@ async def play(
             record.termination = "illegal"
             record.rewards = (offender, other) if player == 0 else (other, offender)
             return record
-    record.rewards = game.rewards()
+    first, second = game.rewards()
+    record.rewards = float(first), float(second)
     return record
 
 

@@ -127,15 +127,15 @@ class GameAgentLoop(PolicyLoop):
             tries = await self._tries(key, str(row["data_source"]), seat, encode, sampling)
             paces = [pace.end()]
             more = await self.more(tries[-1], seat, encode, sampling, paces)
+            played = [*tries, *more]
+            counted = [record for record in played if record.discarded is None]
+            discarded = [record for record in played if record.discarded is not None]
+            first = counted[0] if counted else None
+            report = channel.Report(first, discarded, counted[1:], pace.total(paces))
+            await channel.put(key, report, spent(seat.opponent.name))  # fails at what it cannot encode
         except Exception as error:
             await channel.put_failure(key, row["data_source"], error)
             raise
-        played = [*tries, *more]
-        counted = [record for record in played if record.discarded is None]
-        discarded = [record for record in played if record.discarded is not None]
-        first = counted[0] if counted else None
-        report = channel.Report(first, discarded, counted[1:], pace.total(paces))
-        await channel.put(key, report, spent(seat.opponent.name))
         return counted
 
     async def _tries(self, key: GameKey, game: str, seat: Seat, encode: Encode, sampling: Sampling) -> list[GameRecord]:

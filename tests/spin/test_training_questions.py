@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -415,3 +416,13 @@ def test_every_session_of_a_question_is_a_response(monkeypatch: pytest.MonkeyPat
     assert {record.key.group for record in played.records} == {4}
     assert [record.reason for record in played.discarded] == ["question 0: time-out"]
     assert not queue.partitions["games"]
+
+    def cannot_be_encoded(*parts: Any) -> Any:
+        return replace(answer_record(*parts), reason=object())  # type: ignore[arg-type]
+
+    answers = iter(said.values())
+    monkeypatch.setattr("recipe.spiral.spin.answer_loop.answer_record", cannot_be_encoded)
+    with pytest.raises(TypeError):
+        asyncio.run(sessions())
+    with pytest.raises(channel.GameFailed, match=r"train-5-1-4-0 of sums failed: TypeError: "):
+        channel.raise_failures([GameKey("train", 5, 1, 4)])

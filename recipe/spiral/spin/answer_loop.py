@@ -40,14 +40,12 @@ class AnswerLoop(PolicyLoop):
         question = TrainingQuestion.from_json(row["raw_prompt"])
         try:
             record = await self._answer(key, question, sampling_params)
+            counts = record.discarded is None
+            await channel.put(key, channel.Report(record) if counts else channel.Report(discarded=[record]))
         except Exception as error:
             await channel.put_failure(key, question.data_set, error)
             raise
-        if record.discarded is not None:
-            await channel.put(key, channel.Report(discarded=[record]))
-            return []
-        await channel.put(key, channel.Report(record))
-        return turns_to_rows(record, 0)
+        return turns_to_rows(record, 0) if counts else []
 
     async def _answer(self, key: GameKey, question: TrainingQuestion, sampling: Mapping[str, Any]) -> GameRecord:
         template = general_template(self.config.prompt.template)

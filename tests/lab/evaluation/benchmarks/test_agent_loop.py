@@ -119,6 +119,20 @@ def test_a_question_is_put_as_its_template_says(model: str, config: str, own: st
     assert engine.prompt.endswith("<think>\n") == (config == "qwen3_think")
 
 
+def test_an_answer_that_cannot_be_encoded_is_an_error_with_its_cause(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def reply_to(*parts: Any) -> Reply:
+        return Reply("", object(), False)  # type: ignore[arg-type]
+
+    given = row()
+    monkeypatch.setattr("recipe.spiral.lab.evaluation.benchmarks.question_loop.reply_to", reply_to)
+    with pytest.raises(TypeError):
+        ask(Engine(), model, given)
+    with pytest.raises(GameFailed, match=r"^question question-5-0-0-0 of benchmark/math500 failed: TypeError: "):
+        game_channel.raise_failures([GameKey(**given["key"])])
+
+
 def test_an_error_reaches_verl_and_the_trainer(model: str) -> None:
     given = row()
     with pytest.raises(ConnectionError):

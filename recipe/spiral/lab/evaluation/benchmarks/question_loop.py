@@ -31,10 +31,10 @@ class QuestionAgentLoop(PolicyLoop):
         key = GameKey(**dict(row["key"]))
         try:
             reply = await self._ask(row, sampling_params)
+            await channel.put(key, channel.Report(answer=asdict(reply)))
         except Exception as error:
             await channel.put_failure(key, row["data_source"], error)
             raise
-        await channel.put(key, channel.Report(answer=asdict(reply)))
         return []
 
     async def _ask(self, row: Mapping[str, Any], sampling_params: Mapping[str, Any]) -> Reply:
