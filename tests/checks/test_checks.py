@@ -301,6 +301,13 @@ def test_a_bad_setting_is_named_with_its_value_and_its_mend(tmp_path: Path, over
         check(config(tmp_path, override))
 
 
+def test_a_random_opening_is_shorter_than_a_game_may_be(tmp_path: Path) -> None:
+    opening = "games=[{id: TicTacToe, random_opening: 6}]"
+    check(config(tmp_path, opening, "rules.turn_cap=7"))
+    with pytest.raises(ConfigError, match=r"^games: TicTacToe has random_opening=6: must be below rules\.turn_cap=6,"):
+        check(config(tmp_path, opening, "rules.turn_cap=6"))
+
+
 @pytest.mark.parametrize(
     "override",
     [

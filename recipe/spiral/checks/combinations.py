@@ -35,9 +35,15 @@ def complete(values: Mapping[str, Any]) -> None:
 
 def _parsed(config: DictConfig) -> None:
     """Check what is parsed where it is used."""
-    parse_games(config.games)
+    shares = parse_games(config.games)
     validated_games(config)
-    Rules.from_config(config.rules)
+    cap = Rules.from_config(config.rules).turn_cap
+    for share in shares:
+        require(
+            cap is None or share.random_opening < cap,
+            f"games: {share.id} has random_opening={share.random_opening}: must be below rules.turn_cap={cap}, which "
+            "counts its moves, or games end before anybody is asked; lower one or raise the other",
+        )
     get_template(config.prompt.template)
     check_style(config.prompt.style)
 
