@@ -11,10 +11,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..extensions import loaded
 from ..match import Rules
+from ..players import random_player
 from ..players.prompts import check_style, get_template
 from ..processes.runtime import engine_devices
 from ..rollouts.schedule import parse_games, plays_games, validated_games
-from .errors import require, written
+from .errors import ConfigError, require, written
 
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
 
@@ -44,6 +45,11 @@ def _parsed(config: DictConfig) -> None:
             f"games: {share.id} has random_opening={share.random_opening}: must be below rules.turn_cap={cap}, which "
             "counts its moves, or games end before anybody is asked; lower one or raise the other",
         )
+        if share.random_opening:
+            try:
+                random_player.check_game(share.id)
+            except ValueError as error:
+                raise ConfigError(f"games: random_opening={share.random_opening}: {error}; leave it out") from error
     get_template(config.prompt.template)
     check_style(config.prompt.style)
 
