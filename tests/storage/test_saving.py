@@ -465,6 +465,10 @@ def test_a_run_that_goes_back_forgets_later_checkpoints_before_it_removes_what_c
         amid.setattr(back.state.records, "cut_back", killed)
         back._load_checkpoint()
     assert check_resumable(checkpoints, 1) == 2
+    run(monkeypatch, tmp_path, *told, global_steps=2)._load_checkpoint()
+    (aside,) = checkpoints.glob("earlier-*")
+    assert (steps(checkpoints), steps(aside)) == ([2], [4, 6])
+    assert check_resumable(checkpoints, 1, reached=6) == 2, "killed when it had come to step 6 again, without a save"
 
 
 def test_a_fork_names_no_checkpoint_before_it_has_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

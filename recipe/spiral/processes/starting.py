@@ -10,7 +10,18 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..storage.checkpoints import CONFIG, POOL, TRACKER, config_file, is_of, latest, resumed_from, run_before, steps
+from ..storage.checkpoints import (
+    CONFIG,
+    EARLIER,
+    POOL,
+    TRACKER,
+    config_file,
+    is_of,
+    latest,
+    resumed_from,
+    run_before,
+    steps,
+)
 from ..storage.metrics_file import METRICS, read_metrics
 from ..storage.record_writer import RecordWriter
 from ..storage.run_config import load_config
@@ -59,7 +70,7 @@ def set_aside(config: DictConfig) -> list[str]:
     if not (logged or saved or RecordWriter(run_dir / "games").steps("train")):
         return []
     pool = [POOL] if any(logged) or saved else []  # before the first step it has nobody who is not made again
-    aside = time.strftime("earlier-%Y%m%d-%H%M%S")
+    aside = time.strftime(EARLIER)
     for folder, patterns in ((run_dir, [*_OF_A_RUN, *pool]), (own, ("global_step_*", f"{TRACKER}*"))):
         for path in [path for pattern in patterns for path in folder.glob(pattern)]:
             (folder / aside).mkdir(exist_ok=True)

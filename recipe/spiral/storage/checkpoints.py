@@ -36,6 +36,8 @@ CRITIC = "critic"
 CONFIG = "config.yaml"
 EXPORTED = "spiral.yaml"
 TRACKER = "latest_checkpointed_iteration.txt"
+#: Where a start puts what it does not go on with, as ``time.strftime`` takes it.
+EARLIER = "earlier-%Y%m%d-%H%M%S"
 #: Is there while a checkpoint is written.
 UNFINISHED = "unfinished"
 #: A note may say any number, and each has files that are looked for.

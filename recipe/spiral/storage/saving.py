@@ -7,12 +7,14 @@ any moment leaves what the tracker names, and nothing half written under the nam
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from .checkpoints import (
     COPIED,
+    EARLIER,
     POOL,
     TRACKER,
     UNFINISHED,
@@ -52,12 +54,21 @@ class CheckpointFolder:
         """Remove what a kill left unfinished, and name what it left without a name."""
         if self._unfinished.exists():
             if (step := latest(self.path)) is not None:
-                self.go_back(step)
+                self._name(step)
             shutil.rmtree(self._unfinished, ignore_errors=True)
 
-    def go_back(self, step: int) -> None:
+    def go_back(self, step: int) -> list[Path]:
         """Name a step as the latest, before what was written after it is removed. Otherwise a start after a kill would
-        go on from a later checkpoint, whose games are gone."""
+        go on from a later checkpoint, whose games are gone. Those are put aside, and returned: they would count as this
+        run's as soon as it has come to their steps again."""
+        self._name(step)
+        later, aside = [s for s in steps(self.path) if s > step], self.path / time.strftime(EARLIER)
+        for folder in map(self.folder, later):
+            aside.mkdir(exist_ok=True)
+            folder.rename(aside / folder.name)
+        return [aside / self.folder(s).name for s in later]
+
+    def _name(self, step: int) -> None:
         if latest(self.path) != step or not (self.path / TRACKER).exists():
             name_latest(self.path, step)
 

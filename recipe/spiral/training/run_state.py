@@ -170,7 +170,8 @@ class RunState:
         own = folder is not None and is_of(folder, self.checkpoints.path)
         self.records_after = state["records_after"] if own else step
         if own:
-            self.checkpoints.go_back(step)
+            for later in self.checkpoints.go_back(step):
+                self.console.say(f"{later}: a later checkpoint, which the run went back from, is here now")
             for written in (self.records, self.answers, self.metrics):
                 written.cut_back(step)
         initial, base = self.config.fsp.initial, self.config.actor_rollout_ref.model.path
