@@ -156,6 +156,16 @@ def test_what_cannot_be_read_back_is_no_checkpoint(tmp_path: Path) -> None:
     assert (latest(tmp_path), steps(tmp_path)) == (1, [1])
 
 
+def test_a_checkpoint_without_the_shards_of_another_machine_is_none(tmp_path: Path) -> None:
+    with (
+        pytest.raises(BrokenCheckpoint, match=r"model_world_size_2_rank_1\.pt, .* must be a folder that all machines"),
+        CheckpointFolder(tmp_path, 2).saving(1) as place,
+    ):
+        for shard in (save(place, 1, ranks=2) / "actor").glob("*_rank_1.pt"):
+            shard.unlink()
+    assert (latest(tmp_path), steps(tmp_path)) == (None, [])
+
+
 def test_a_checkpoint_that_will_not_fit_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = CheckpointFolder(tmp_path, 1, keep=2)
     checkpoint(folder, 1)

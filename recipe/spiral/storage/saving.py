@@ -116,6 +116,11 @@ class CheckpointFolder:
         if broken := torn(new):
             raise BrokenCheckpoint(f"checkpoint of step {step}: {', '.join(broken[:3])} could not be read back")
         seal(new)
+        if missing := missing_parts(new, self.ranks):
+            raise BrokenCheckpoint(
+                f"checkpoint of step {step}: {', '.join(missing[:3])} did not come: "
+                f"trainer.default_local_dir={self.path} must be a folder that all machines share"
+            )
         flush(new)
         if self.folder(step).exists():
             self._withdraw(step)
