@@ -49,7 +49,7 @@ from .processes.launch import (
 from .processes.masking import is_secret, take_secrets_out, write_config
 from .processes.run_log import LOG
 from .processes.runtime import RUNTIME
-from .processes.starting import choose_checkpoint, model_of_resumed, set_aside, tell_precision
+from .processes.starting import choose_checkpoint, model_of_resumed, own_checkpoints, set_aside, tell_precision
 from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
 from .storage.checkpoints import latest
@@ -124,7 +124,7 @@ def run(config: DictConfig) -> int:
         return fail(error, status=2)
     run_dir = Path(str(config.run_dir))
     try:
-        with own_ray(config), clean_run(run_dir):
+        with own_ray(config), clean_run(run_dir), own_checkpoints(config):
             train(config)
     except (ConfigError, InUse) as error:
         return fail(error, status=2)

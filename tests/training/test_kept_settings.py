@@ -16,6 +16,8 @@ from verl.workers.config.optimizer import FSDPOptimizerConfig
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks.errors import written
 from recipe.spiral.checks.resumption import changed, check_same_model, finished, followed, settings_before
+from recipe.spiral.processes.launch import LOCK
+from recipe.spiral.processes.starting import own_checkpoints
 from recipe.spiral.storage.checkpoints import CONFIG, IN_FLIGHT, QUEUE, TRACKER, write_state
 from recipe.spiral.storage.manifest import write_manifest
 from recipe.spiral.storage.metrics_file import MetricsFile
@@ -218,6 +220,23 @@ def test_a_run_that_is_done_says_so_and_what_differs(tmp_path: Path) -> None:
         assert finished(more) == []
     (run_dir / "checkpoints" / TRACKER).unlink()
     assert finished(made) == []
+
+
+def test_no_run_takes_the_checkpoints_of_another_for_its_own(tmp_path: Path) -> None:
+    disk, inside = tmp_path / "disk", tmp_path / "run/checkpoints"
+    save(disk, 400)
+    made = config(tmp_path, "trainer.test_freq=-1", f"trainer.default_local_dir={disk}")
+    other = config(tmp_path / "other", "trainer.test_freq=-1", f"trainer.default_local_dir={disk}")
+    assert finished(other), "of before, when nothing told whose they are"
+    with own_checkpoints(made):
+        assert (disk / LOCK).is_file()
+    assert finished(made)
+    with pytest.raises(ConfigError, match=rf"local_dir={disk}: has the checkpoints of the run in {tmp_path}/run;"):
+        finished(other)
+    other.trainer.default_local_dir = str(save(inside, 400).parent)
+    OmegaConf.save(config(tmp_path), inside.parent / CONFIG)
+    with pytest.raises(ConfigError, match=rf"local_dir={inside}: has the checkpoints of the run in {tmp_path}/run;"):
+        finished(other)
 
 
 def test_another_model_is_refused_with_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from ..processes.masking import without_secrets
 from ..processes.runtime import FAST, STOCK
 from ..processes.terminal import note
 from ..storage.checkpoints import (
+    OWNER,
     REFERENCE,
     STATE_FILE,
     check_intact,
@@ -20,6 +21,7 @@ from ..storage.checkpoints import (
     check_resumable,
     config_of,
     is_of,
+    owner_of,
     read_state,
     resumed_from,
     run_before,
@@ -95,7 +97,9 @@ def _whole(config: DictConfig) -> Path | None:
 
 def finished(config: DictConfig) -> list[str]:
     """Of a run that has no step left: that it is so, and which settings differ from those that it was trained with. []:
-    there is something to do, a missing validation after the last step included."""
+    there is something to do, a missing validation after the last step included. Raises ConfigError: its checkpoints are
+    another run's."""
+    _own_checkpoints(config)
     trainer, run_dir, checkpoint = config.trainer, Path(str(config.run_dir)), resumed_from(config)
     own = checkpoint is not None and is_of(checkpoint, Path(str(trainer.default_local_dir)))
     if checkpoint is None or not own or OmegaConf.select(trainer, "val_only"):
@@ -124,6 +128,16 @@ def finished(config: DictConfig) -> list[str]:
         for name in sorted(own_value & was.keys() & asked.keys())
         if was[name] != asked[name] and not name.startswith("ray_kwargs.")
     ]
+
+
+def _own_checkpoints(config: DictConfig) -> None:
+    run_dir, own = Path(str(config.run_dir)).resolve(), Path(str(config.trainer.default_local_dir))
+    owner = None if own.resolve().is_relative_to(run_dir) else owner_of(own)
+    require(
+        owner is None or owner.resolve() == run_dir,
+        f"trainer.default_local_dir={own}: has the checkpoints of the run in {owner}; give another folder "
+        f"(if it is that run, moved: remove {own / OWNER})",
+    )
 
 
 def followed(config: DictConfig) -> list[str]:

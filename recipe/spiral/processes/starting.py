@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from ..storage.checkpoints import (
     CONFIG,
     EARLIER,
+    OWNER,
     POOL,
     TRACKER,
     config_file,
@@ -22,10 +25,11 @@ from ..storage.checkpoints import (
     run_before,
     steps,
 )
+from ..storage.disk import write_whole
 from ..storage.metrics_file import METRICS, read_metrics
 from ..storage.record_writer import RecordWriter
 from ..storage.run_config import load_config
-from .launch import TRACKERS
+from .launch import TRACKERS, only_one
 from .run_log import LOG
 from .terminal import note
 
@@ -57,6 +61,20 @@ def choose_checkpoint(config: DictConfig) -> None:
             "last of them; to begin there once more, take another run_dir",
             flush=True,
         )
+
+
+@contextmanager
+def own_checkpoints(config: DictConfig) -> Iterator[None]:
+    """Keep other runs out of a folder of checkpoints that is not in the run's: in the block by a lock, and from then on
+    by a file that names the run. Raises InUse where another run has it."""
+    run_dir, own = Path(str(config.run_dir)).resolve(), Path(str(config.trainer.default_local_dir)).resolve()
+    if own.is_relative_to(run_dir):
+        yield
+        return
+    own.mkdir(parents=True, exist_ok=True)
+    with only_one(own, "trainer.default_local_dir"):
+        write_whole(own / OWNER, str(run_dir))
+        yield
 
 
 def set_aside(config: DictConfig) -> list[str]:

@@ -13,6 +13,7 @@ import os
 import re
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ CRITIC = "critic"
 CONFIG = "config.yaml"
 EXPORTED = "spiral.yaml"
 TRACKER = "latest_checkpointed_iteration.txt"
+#: Names the run that a folder of checkpoints outside of a run's folder is of.
+OWNER = "run_dir.txt"
 #: Where a start puts what it does not go on with, as ``time.strftime`` takes it.
 EARLIER = "earlier-%Y%m%d-%H%M%S"
 #: Is there while a checkpoint is written.
@@ -71,6 +74,14 @@ def folder_of(run_dir: Path) -> Path:
         return run_dir / "checkpoints"
     within = isinstance(before, str) and Path(written).is_relative_to(before)
     return run_dir / Path(written).relative_to(before) if within else Path(written)
+
+
+def owner_of(checkpoints: Path) -> Path | None:
+    """The folder of the run that a folder of checkpoints is of; None: nothing there says so."""
+    with suppress(OSError, ValueError):
+        return Path(read_small(checkpoints / OWNER).decode())
+    run_dir = checkpoints.resolve().parent
+    return run_dir if config_of(run_dir) is not None and is_of(checkpoints / TRACKER, folder_of(run_dir)) else None
 
 
 def resumed_from(config: Any) -> Path | None:

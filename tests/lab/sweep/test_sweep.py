@@ -436,6 +436,10 @@ def test_an_example_is_a_sweep(tmp_path: Path) -> None:
         (["games=[KuhnPoker],[Nimm]"], "spiral: unknown game 'Nimm'. Did you mean 'Nim'?"),
         (["+sweep=seeds,games"], "spiral: +sweep=seeds,games: sweeps cannot be swept; give one\n"),
         (["+sweep=seeds", "seed=7", "games=[Nim]"], "note: -m: nothing is swept, so this is one job\n"),
+        (
+            ["seed=0,1", "trainer.default_local_dir=ck"],
+            "/ck: is that of job seed=0, too; leave it out",
+        ),
         (["seed=0,1", "games=[Nim]"], "actor_rollout_ref.model.path=FOLDER (job seed=0)\n"),
     ],
 )

@@ -129,10 +129,17 @@ def check_jobs(composed: Sequence[tuple[DictConfig, DictConfig]], jobs: Sequence
     """Refuse the sweep, by a ConfigError, if a job would be refused, as by a dry run: before the first has trained."""
     from ..planning.dry_run import look_at_model
 
+    taken: dict[Path, str] = {}
     for (config, _), job in zip(composed, jobs, strict=True):
         mine = config.copy()
         mine.run_dir = str(job.folder)
+        folder = Path(str(mine.trainer.default_local_dir)).resolve()
         try:
+            require(
+                taken.setdefault(folder, job.name) == job.name,
+                f"trainer.default_local_dir={folder}: is that of job {taken[folder]}, too; leave it out, or make it of "
+                "run_dir: '/disk${run_dir}'",
+            )
             choose_checkpoint(mine)
             if not finished(mine):
                 check(mine)
