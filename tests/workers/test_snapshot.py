@@ -101,7 +101,8 @@ def test_it_has_the_rollouts_type_and_is_a_copy(tmp_path: Path, dtype: str) -> N
     assert module.dtype == torch.float32
 
 
-def test_with_lora_it_is_an_adapter_for_peft(tmp_path: Path) -> None:
+def test_with_lora_it_is_an_adapter_for_peft_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "FILE_SIZE", 100)
     settings = LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
     module = get_peft_model(language_model(seed=0), settings).eval()
     worker(module).save_snapshot(str(tmp_path / "s"))

@@ -1,12 +1,13 @@
 """The policy as it is now, written for vLLM to load: a Hugging Face folder, or with LoRA an adapter of PEFT's.
 
 The ranks gather one weight at a time, and rank 0 writes them in files of a bounded size, so that it never keeps much
-more than one file in memory.
+more than one file in memory; an adapter, which is small, in one.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -61,11 +62,12 @@ class SnapshotWorker(ActorRolloutRefWorker):
 
 
 def write_weights(weights: Iterable[tuple[str, torch.Tensor]], folder: Path, stem: str, dtype: torch.dtype) -> None:
-    """Write weights as Hugging Face does: one file of safetensors, or several with an index. ValueError: none."""
+    """Write weights as Hugging Face does: one file of safetensors, or several with an index; an adapter's in one, as
+    PEFT and vLLM read no others. ValueError: none."""
     from safetensors.torch import save_file
 
     files: list[list[str]] = []
-    for portion in _portions(weights, dtype):
+    for portion in _portions(weights, dtype, FILE_SIZE if stem == "model" else math.inf):
         save_file(portion, folder / f"part-{len(files)}", metadata={"format": "pt"})
         files.append(list(portion))
     if not files:
@@ -81,14 +83,16 @@ def write_weights(weights: Iterable[tuple[str, torch.Tensor]], folder: Path, ste
         (folder / f"{stem}.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
 
 
-def _portions(weights: Iterable[tuple[str, torch.Tensor]], dtype: torch.dtype) -> Iterator[dict[str, torch.Tensor]]:
+def _portions(
+    weights: Iterable[tuple[str, torch.Tensor]], dtype: torch.dtype, most: float
+) -> Iterator[dict[str, torch.Tensor]]:
     """Weights on the host, as many together as make a file; a portion is emptied before the next."""
     held: dict[str, torch.Tensor] = {}
     size = 0
     for name, weight in weights:
         held[name] = weight.detach().to("cpu", dtype, copy=True).contiguous()
         size += held[name].nbytes
-        if size >= FILE_SIZE:
+        if size >= most:
             yield held
             held.clear()
             size = 0
