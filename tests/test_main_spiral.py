@@ -17,7 +17,8 @@ from recipe.spiral import extensions, main_spiral
 from recipe.spiral.checks import ConfigError
 from recipe.spiral.lab import models
 from recipe.spiral.lab.evaluation import command as evaluation
-from recipe.spiral.main_spiral import provide_model, verls_reason, whole_path
+from recipe.spiral.main_spiral import provide_model, verls_reason
+from recipe.spiral.opponents.model_files import whole_path
 from recipe.spiral.processes.composing import in_verl
 
 ROOT = Path(__file__).resolve().parents[1]

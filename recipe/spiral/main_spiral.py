@@ -15,7 +15,6 @@ import os
 import traceback
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -23,6 +22,7 @@ from . import extensions
 from .checks import ConfigError, check, check_model, compose, is_sweep, refusals
 from .checks.resumption import finished, followed
 from .checks.verls import check_late
+from .opponents.model_files import whole_path
 from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
 from .processes.composing import RECIPE
@@ -146,15 +146,6 @@ def again(config: DictConfig) -> str:
     """What a start after an interruption does, for people."""
     step = latest(Path(str(config.trainer.default_local_dir)))
     return "start it again to begin anew" if step is None else f"start it again to go on from step {step}"
-
-
-def whole_path(model: Any) -> Any:
-    """A model's folder as processes in other directories find it, or its hub id; verl takes no slash at the end. What
-    is no text is left to the checks."""
-    if not isinstance(model, str):
-        return model
-    folder = Path(model).expanduser()
-    return str(folder.absolute()) if folder.is_dir() else model.rstrip("/")
 
 
 def _import_verl() -> None:

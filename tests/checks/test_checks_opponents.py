@@ -203,7 +203,7 @@ def test_several_engines_may_meet_on_one_of_many_gpus(
         check(wide)
 
 
-def test_a_frozen_model_is_of_the_policys_architecture(tmp_path: Path) -> None:
+def test_a_frozen_model_is_of_the_policys_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own, other = model(tmp_path / "own"), model(tmp_path / "other", vocab_size=10)
     policy = f"actor_rollout_ref.model.path={own}"
     entry = OmegaConf.create({"kind": "model", "name": "old", "share": 0.1, "path": str(model(tmp_path / "same"))})
@@ -216,8 +216,10 @@ def test_a_frozen_model_is_of_the_policys_architecture(tmp_path: Path) -> None:
     setup.actor_rollout_ref.model.lora_rank = 8
     with pytest.raises(ConfigError, match=r"the policy is a LoRA adapter, and its opponents are adapters"):
         check(setup)
-    setup.opponents = [{**entry, "name": "base", "path": str(own)}]
-    check(setup)
+    monkeypatch.chdir(tmp_path)
+    for path, policys in ((str(own), str(own)), ("own/", str(own)), ("own", "./own")):
+        setup.opponents, setup.actor_rollout_ref.model.path = [{**entry, "name": "base", "path": path}], policys
+        check(setup)
     setup.fsp.enabled, setup.fsp.initial = True, ["base"]
     with pytest.raises(ConfigError, match=r"base is a member of the pool already"):
         check(setup)

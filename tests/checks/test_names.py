@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks.names import CONFIG, Names, walk
 from recipe.spiral.checks.settle import settle
-from recipe.spiral.main_spiral import whole_path
+from recipe.spiral.opponents.model_files import whole_path
 from tests.made_configs import config, unsettled, with_vllm_and_gpus
 
 

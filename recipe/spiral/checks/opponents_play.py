@@ -15,7 +15,7 @@ from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponen
 from ..opponents.kinds import entry_of, kinds, make_player
 from ..opponents.league import League, given
 from ..opponents.members import snapshot_step
-from ..opponents.model_files import CONFIGS, check_unchanged, is_hub_id, local
+from ..opponents.model_files import CONFIGS, check_unchanged, is_hub_id, local, whole_path
 from ..players.seats import BASE
 from ..processes.runtime import engine_ranks
 from ..rollouts.schedule import parse_games, validated_games
@@ -113,12 +113,12 @@ def _check_settings(opponent: FixedOpponent, games: Sequence[str]) -> None:
 
 
 def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> None:
-    path = Path(str(opponent.settings["path"])).expanduser()
+    path = Path(whole_path(str(opponent.settings["path"])))
     what = f"opponents: {opponent.name}: path={path}"
     if path.is_dir():
         check_unchanged(path, what)
     if lora:
-        base = str(path) == str(config.actor_rollout_ref.model.path)
+        base = str(path) == str(whole_path(config.actor_rollout_ref.model.path))
         if base != (opponent.name == BASE) or not (base or (path / "adapter_config.json").is_file()):
             raise ValueError(
                 f"{what}: the policy is a LoRA adapter, and its opponents are adapters on its engine: give a folder of "

@@ -111,6 +111,15 @@ def local(path: str, files: Sequence[str] = ("*.json", "*.safetensors"), setting
         raise ValueError(f"{setting}{path}: is no folder here, and could not be had from the hub: {reason}") from error
 
 
+def whole_path(model: Any) -> Any:
+    """A model's folder as processes in other directories find it, or its hub id; verl takes no slash at the end. What
+    is no text is left to the checks."""
+    if not isinstance(model, str):
+        return model
+    folder = Path(model).expanduser()
+    return str(folder.absolute()) if folder.is_dir() else model.rstrip("/")
+
+
 def put(source: Path, target: Path) -> None:
     """Fill the empty folder ``target`` with what plays of a model or an adapter: links, or copies on another disk.
     It is a ``ValueError`` if ``source`` is neither, is not whole, or is damaged."""
