@@ -138,6 +138,18 @@ def test_games_in_flight_keep_whom_they_are_played_against(tmp_path: Path, chang
     check(config(tmp_path, *POOL, PLAYED, change))
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_as_many_members_as_have_games_in_flight_are_loaded(tmp_path: Path, mode: str) -> None:
+    told, pool = [*POOL, f"trainer.v1.trainer_mode={mode}"], {"members": [], "rating": 1500.0, "newest": -1, "late": 0}
+    saved(tmp_path, *told, "fsp.members_per_step=3", league=made_state(10)["league"] | {"pool": pool})
+    check(config(tmp_path, *told, "fsp.members_per_step=4"))
+    fewer = config(tmp_path, *told, "fsp.members_per_step=2")
+    if mode == "sync":
+        return check(fewer)
+    with pytest.raises(ConfigError, match=r"^fsp\.members_per_step=2: cannot go .*; take fsp\.members_per_step=3"):
+        check(fewer)
+
+
 def test_a_critic_keeps_what_is_its_own(tmp_path: Path) -> None:
     gae = "algorithm.adv_estimator=gae"
     folder = saved(tmp_path, gae, critic=True)

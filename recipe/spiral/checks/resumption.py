@@ -269,7 +269,9 @@ def changed(config: DictConfig, checkpoint: Path) -> list[tuple[Kept, Any, Any]]
 
 
 def _same(setting: str, before: Any, now: Any) -> bool:
-    """Opponents may join where games are in flight; none of them may leave."""
+    """Opponents may join where games are in flight, and members be more at a time; none of them may leave."""
+    if setting == "fsp.members_per_step":
+        return bool(before <= now)
     return set(before) <= set(now) if setting == "opponents" else bool(before == now)
 
 

@@ -89,6 +89,8 @@ KEPT = (
     Kept("fsp.initial", _pool),
     Kept("actor_rollout_ref.model.lora.merge", _pool),
     Kept("fsp.enabled", lambda config, state: _asynchronous(config, state) and not config.fsp.enabled),
+    # all members with games in flight are loaded at once
+    Kept("fsp.members_per_step", lambda config, state: _asynchronous(config, state) and _pool(config, state)),
     Kept("opponents", _asynchronous),
     Kept("runtime", _asynchronous),  # each stores games in flight in a form of its own
     Kept("transfer_queue.backend.SimpleStorage.num_data_storage_units", _asynchronous),
