@@ -268,6 +268,19 @@ def test_a_budget_is_shared_and_saved(tmp_path: Path) -> None:
     assert json.loads(budgets(tmp_path, 1).quotas()["gpt"]) == unlimited
 
 
+def test_what_an_endpoint_cost_is_known_after_a_start_without_it(tmp_path: Path) -> None:
+    claude, before = asdict(Usage(70, 10)), asdict(Usage(60))
+    (tmp_path / "spent.json").write_text(json.dumps({"claude": claude}))
+    without = budgets(tmp_path, 1)
+    without.load_state_dict({"claude": before})
+    without.count([Spent("gpt", Usage(9))])
+    assert without.state_dict() == read_costs(tmp_path / "spent.json") == {"claude": claude, "gpt": asdict(Usage(9))}
+    assert without.metrics().keys() == {"opponents/gpt/tokens", "opponents/gpt/usd"}
+    nobody = Budgets((), 1, tmp_path / "spent.json")
+    nobody.load_state_dict({"claude": before})
+    assert nobody.state_dict() == {"claude": before}
+
+
 def test_something_is_left_for_each_process_until_a_budget_is_reached(tmp_path: Path) -> None:
     nearly = budgets(tmp_path, 8, budget_tokens=1000)
     nearly.count([Spent("gpt", Usage(995, 0))])

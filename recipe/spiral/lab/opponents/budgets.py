@@ -81,6 +81,8 @@ class Budgets(extensions.Budgets):
         self._said: set[tuple[str, str]] = set()
         self.spent = dict.fromkeys(self._limits, Usage())
         self.doubts: dict[str, str] = {}
+        #: Of endpoints that play in another start of the run.
+        self._absent: dict[str, Usage] = {}
 
     def reached(self, name: str) -> bool:
         """Whether an opponent's budget is spent; one that is no endpoint has none. Says so once."""
@@ -134,7 +136,7 @@ class Budgets(extensions.Budgets):
         return tokens | {f"opponents/{name}/usd": usage.cost or 0.0 for name, usage in self.spent.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: asdict(usage) for name, usage in self.spent.items()}
+        return {name: asdict(usage) for name, usage in (self._absent | self.spent).items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint, or from the file if that knows of more: a killed run had gone on by then.
@@ -145,9 +147,10 @@ class Budgets(extensions.Budgets):
         check_costs(state)
         written = read_costs(self._file) if self.spent and self._file.is_file() else {}
         for costs in (state, written):
-            for name in costs.keys() & self.spent.keys():
-                usages = (self.spent[name], Usage(**costs[name]))
-                self.spent[name] = max(usages, key=lambda usage: (usage.tokens, usage.cost or 0.0))
+            for name, cost in costs.items():
+                known = self.spent if name in self.spent else self._absent
+                usages = (known.get(name, Usage()), Usage(**cost))
+                known[name] = max(usages, key=lambda usage: (usage.tokens, usage.cost or 0.0))
 
 
 def read_costs(file: Path) -> dict[str, dict[str, Any]]:
