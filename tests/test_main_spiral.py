@@ -17,9 +17,10 @@ from recipe.spiral import extensions, main_spiral
 from recipe.spiral.checks import ConfigError
 from recipe.spiral.lab import models
 from recipe.spiral.lab.evaluation import command as evaluation
-from recipe.spiral.main_spiral import provide_model, verls_reason
+from recipe.spiral.main_spiral import provide_model, seconds_to_save, verls_reason
 from recipe.spiral.opponents.model_files import whole_path
 from recipe.spiral.processes.composing import in_verl
+from recipe.spiral.processes.interrupts import LIMIT, SAVE_LIMIT
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Runs the entry point and tells which of the libraries that take seconds to import were imported.
@@ -60,6 +61,19 @@ def test_a_bad_setting_is_refused_before_anything_large_is_imported(
     )
     assert (done.returncode, done.stdout) == (2, "[]\n"), done.stderr
     assert done.stderr.splitlines()[-1].startswith(message)
+
+
+def test_how_long_a_save_may_take_after_a_signal_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SAVE_LIMIT, raising=False)
+    assert seconds_to_save() == LIMIT == 120
+    script = (ROOT / "run_scripts/paper/slurm.sh").read_text()
+    (signal,) = re.findall(r"TERM@(\d+)", script)
+    (given,) = re.findall(r"^export SPIRAL_SAVE_LIMIT=.*:-(\d+)}", script, re.MULTILINE)
+    monkeypatch.setenv(SAVE_LIMIT, given)
+    assert LIMIT < seconds_to_save() < int(signal), "SLURM kills it then"
+    monkeypatch.setenv(SAVE_LIMIT, "5m")
+    with pytest.raises(ConfigError, match=r"^SPIRAL_SAVE_LIMIT=5m: must be whole seconds"):
+        seconds_to_save()
 
 
 def test_verls_folder_is_found_without_verl() -> None:

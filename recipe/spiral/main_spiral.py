@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from . import extensions
 from .checks import ConfigError, check, check_model, compose, is_sweep, refusals
+from .checks.errors import require
 from .checks.resumption import finished, followed
 from .checks.verls import check_late
 from .opponents.model_files import whole_path
@@ -29,6 +30,7 @@ from .processes.composing import RECIPE
 from .processes.engine_failure import RUN_DIR
 from .processes.interrupts import (
     LIMIT,
+    SAVE_LIMIT,
     STOP,
     STOPPED,
     STOPPED_STATUS,
@@ -213,7 +215,7 @@ def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
 
 def train(config: DictConfig) -> None:
     """Run verl's trainer until it has finished. Shows a line for each step, and what extensions say at the end."""
-    run_dir = Path(str(config.run_dir))
+    run_dir, seconds = Path(str(config.run_dir)), seconds_to_save()
     for note in (CAUSE, STOPPED, STOP):
         (run_dir / note).unlink(missing_ok=True)
     with held_back():  # only now, in the environment that the hardware needs
@@ -261,11 +263,18 @@ def train(config: DictConfig) -> None:
         except KeyboardInterrupt:
             if follow.seen(*TRAINS) and config.trainer.save_freq > 0:  # otherwise there is nothing to save
                 (run_dir / STOP).touch()
-                print(f"a checkpoint is saved after this step, within {LIMIT:.0f} s; once more: at once", flush=True)
-                trainer.wait(LIMIT)
+                print(f"a checkpoint is saved after this step, within {seconds} s; once more: at once", flush=True)
+                trainer.wait(seconds)
             raise
     for text in filter(None, (extension.summary(config) for extension in extensions.loaded())):
         print(f"\n{visible(text)}", flush=True)
+
+
+def seconds_to_save() -> int:
+    """How long a run has to save after a signal: a job's system kills it some time after its own."""
+    given = os.environ.get(SAVE_LIMIT, str(LIMIT))
+    require(given.isdecimal(), f"{SAVE_LIMIT}={given}: must be whole seconds, such as 280")
+    return int(given)
 
 
 def write_agent_loops(config: DictConfig, run_dir: Path) -> None:

@@ -35,7 +35,9 @@ if ((nodes > 1)); then
     sleep 20
 fi
 
-# Five minutes before its end the job's shell gets SIGTERM, which the run passes on: it ends in order.
+# Five minutes before its end the job's shell gets SIGTERM, and passes it on: the run has these seconds to end its step
+# and to save. Where they are too few, give more, and more in --signal.
+export SPIRAL_SAVE_LIMIT=${SPIRAL_SAVE_LIMIT:-280}
 "${run[@]}" &
 pid=$! status=0
 trap 'kill -TERM "$pid" 2>/dev/null || true' TERM

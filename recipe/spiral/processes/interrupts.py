@@ -23,8 +23,9 @@ STOP = "stop_requested"
 #: A file there that says why the trainer has ended before its last step, and not by a signal; and the exit status then.
 STOPPED = "stopped.txt"
 STOPPED_STATUS = 3
-#: Seconds that it has for a checkpoint after a signal.
-LIMIT = 120.0
+#: Seconds that it has for the rest of its step and a checkpoint after a signal, unless this variable says others.
+LIMIT = 120
+SAVE_LIMIT = "SPIRAL_SAVE_LIMIT"
 #: Seconds after a signal in which further ones change nothing: the command is on its way to its cleaning.
 PATIENCE = 3.0
 
