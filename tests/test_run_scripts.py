@@ -184,6 +184,16 @@ def test_what_a_script_needs_is_said(project: Path) -> None:
         assert "usage:" in run(project, script, "--help").stdout, script
 
 
+def test_others_cannot_read_the_secret_of_a_cluster(project: Path) -> None:
+    binaries, home = project / ".venv" / "bin", project / "home"
+    (binaries / "activate").write_text(f"PATH={binaries}:$PATH\numask 022\n")
+    (binaries / "ray").write_text("#!/bin/sh\nmkdir ~/.ray\necho a secret >~/.ray/auth_token\n")
+    (binaries / "ray").chmod(0o755)
+    home.mkdir()
+    run(project, "paper/slurm.sh", SLURM_JOB_NODELIST="a", HOME=str(home))  # it ends where SLURM does not answer
+    assert (home / ".ray" / "auth_token").stat().st_mode & 0o077 == 0
+
+
 @pytest.mark.parametrize("script", sorted({*LIMITED, "lock.sh", "test.sh", "train_spin.sh", "train_spin_cpu.sh"}))
 def test_help_sets_nothing_up(project: Path, script: str) -> None:
     shutil.copytree(ROOT / "experiments" / "config", project / "experiments" / "config")

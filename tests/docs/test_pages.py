@@ -39,7 +39,7 @@ def anchors(page: Path) -> set[str]:
 
 #: Programs that are not ours.
 KNOWN = (
-    *("source", "pip", "export", "ray", "ruff", "sqlite3", "docker", "zcat", "unshare"),
+    *("source", "pip", "export", "ray", "ruff", "sqlite3", "docker", "zcat", "unshare", "(umask"),
     *("git", "cd", "mkdir", "cp", "python3.11"),
 )
 
