@@ -15,6 +15,7 @@ from recipe.spiral.lab.play import sampling
 def test_it_has_the_evaluations_settings(hardware: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[tuple[Path, tuple[Path, ...], int, EngineSettings]] = []
     monkeypatch.setenv("SPIRAL_HARDWARE", hardware)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr(sampling, "set_environment", lambda variables: None)
     monkeypatch.setattr(sampling, "VLLMEngine", lambda *given, **names: started.append(given[:4]))
     sampling.start_vllm(Path("/a/model"), None, 496, Path())

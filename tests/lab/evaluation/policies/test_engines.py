@@ -112,7 +112,7 @@ def test_a_pools_member_ends_where_its_runs_model_does(tmp_path: Path, monkeypat
     monkeypatch.setattr(VLLMEngine, "fits", lambda *_: True)
 
     def start(model: Path, adapters: tuple[Path, ...], engines: int, texts: Path | None) -> VLLMEngine:
-        return VLLMEngine(model, adapters, 8, EngineSettings(), tmp_path, engines, texts=texts)
+        return VLLMEngine(model, adapters, 8, EngineSettings(dtype="float32"), tmp_path, engines, texts=texts)
 
     engines = Engines(start, [replace(model_policy(0), texts=texts), model_policy(1)], 1, lambda line: None)
     ends = []
@@ -124,7 +124,7 @@ def test_a_pools_member_ends_where_its_runs_model_does(tmp_path: Path, monkeypat
 
 def test_vllm_is_told_what_an_engine_is_for(tmp_path: Path) -> None:
     lora = [adapter(tmp_path / "a", rank=8), adapter(tmp_path / "b", rank=20)]
-    settings = EngineSettings(gpu_memory_utilization=0.8, vllm={"max_num_batched_tokens": 99})
+    settings = EngineSettings(dtype="float32", gpu_memory_utilization=0.8, vllm={"max_num_batched_tokens": 99})
     told = arguments(PATHS[0], tuple(lora), 300, settings, 2)
     assert told["gpu_memory_utilization"] == 0.4 and told["max_model_len"] == 300
     assert told["max_lora_rank"] == 32 and told["max_cpu_loras"] == 2 and told["max_num_batched_tokens"] == 99
@@ -161,7 +161,7 @@ def test_arguments_that_vllm_does_not_take_are_no_failure_that_passes(
         monkeypatch.setitem(
             sys.modules, module, cast(ModuleType, SimpleNamespace(AsyncLLM=SimpleNamespace(from_engine_args=None)))
         )
-    settings = EngineSettings(vllm={"nope": 1})
+    settings = EngineSettings(dtype="float32", vllm={"nope": 1})
     with pytest.raises(EngineFailure, match=r"'nope'; take it out of engine\.vllm;") as refusal:
         VLLMEngine(PATHS[0], (), 8, settings, tmp_path)
     assert type(refusal.value) is kind

@@ -13,6 +13,7 @@ import torch
 
 from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.lab.evaluation.exploitability.policy_table import read_scores
+from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineSettings, arguments
 from recipe.spiral.lab.evaluation.policies.scored import Responses, Scorer, load, of_model
 from recipe.spiral.players.player import PlayerMisconfigured
 from recipe.spiral.players.prompts import encoder
@@ -43,6 +44,35 @@ def test_weights_of_other_shapes_are_one_line(folder: Path, tmp_path: Path) -> N
     (other / "config.json").write_text(json.dumps({**config, "intermediate_size": 2 * config["intermediate_size"]}))
     with pytest.raises(PlayerMisconfigured, match=f"^{other}: its weights are not of the shapes"):
         load(other)
+
+
+@pytest.mark.parametrize(
+    ("stored", "card", "dtype"),
+    [
+        ("float32", (8, 0), "bfloat16"),
+        ("float32", (7, 5), "float16"),
+        ("bfloat16", (9, 0), "bfloat16"),
+        ("float16", (9, 0), "float16"),
+        ("float32", None, "auto"),
+    ],
+)
+def test_scores_are_computed_in_what_vllm_plays_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str, card: tuple[int, int] | None, dtype: str
+) -> None:
+    given: list[str] = []
+
+    def loaded(folder: Path, dtype: str, **_: object) -> torch.nn.Module:
+        given.append(dtype)
+        return torch.nn.Module()
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: card is not None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: card)
+    monkeypatch.setattr(torch.nn.Module, "to", lambda module, device: module)
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", loaded)
+    (tmp_path / "config.json").write_text(json.dumps({"dtype": stored}))
+    load(tmp_path)
+    assert given == [dtype] == [arguments(tmp_path, (), 8, EngineSettings())["dtype"]]
+    assert arguments(tmp_path, (), 8, EngineSettings(dtype="float32"))["dtype"] == "float32"
 
 
 def plainly(model: Any, prompt: list[int], answer: list[int], ends: frozenset[int]) -> float:

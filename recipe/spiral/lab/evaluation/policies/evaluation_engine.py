@@ -27,7 +27,7 @@ from ....rollouts.end_tokens import end_tokens
 from ....storage.disk import read_json
 from ..parsing import Count, Number, Section
 from .evaluated_policy import Policy
-from .policy_weights import positions
+from .policy_weights import computed_in, positions
 
 Models = frozenset[Path]
 Work = TypeVar("Work")
@@ -218,7 +218,7 @@ def arguments(
         "model": str(model),
         "tokenizer": str(texts or model),
         "max_model_len": max_model_len,
-        "dtype": settings.dtype,
+        "dtype": computed_in(model, settings.dtype),
         "tensor_parallel_size": settings.tensor_parallel_size,
         "gpu_memory_utilization": settings.gpu_memory_utilization / engines,
         "max_num_seqs": settings.max_num_seqs,

@@ -205,6 +205,21 @@ def positions(model: Path) -> int | None:
     return most if isinstance(most, int) and not stretched else None
 
 
+def computed_in(model: Path, dtype: str) -> str:
+    """``engine.dtype`` as it is for this model, for vLLM and transformers alike.
+
+    vLLM's auto computes in 16 bits on a GPU where weights are in float32, and transformers' does not: a table of
+    probabilities would be of another policy than the one that plays.
+    """
+    import torch
+
+    if dtype != "auto" or not torch.cuda.is_available():
+        return dtype
+    config = read_json(model / "config.json")
+    stored = config.get("dtype") or config.get("torch_dtype")  # its earlier name
+    return "bfloat16" if stored != "float16" and torch.cuda.get_device_capability() >= (8, 0) else "float16"
+
+
 def weights_identity(model: Path, adapter: Path | None) -> dict[str, Any]:
     """What identifies a model, and the adapter on it, so that continuing an evaluation with other weights is noticed.
 

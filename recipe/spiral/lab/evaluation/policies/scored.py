@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ....players.player import PlayerMisconfigured
 from ....players.prompts import Encode, Tokenizer
 from ...models.answer_scores import Question, Scores, batches, in_order, log_probs, tree_attention
+from .policy_weights import computed_in
 
 
 class Responses(NamedTuple):
@@ -78,7 +79,7 @@ def load(model: Path, adapter: Path | None = None, dtype: str = "auto") -> Any:
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        loaded = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, trust_remote_code=False)
+        loaded = AutoModelForCausalLM.from_pretrained(model, dtype=computed_in(model, dtype), trust_remote_code=False)
     except RuntimeError as error:
         raise PlayerMisconfigured(f"{model}: its weights are not of the shapes that its config.json says") from error
     if adapter is not None:
