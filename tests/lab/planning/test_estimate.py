@@ -197,6 +197,12 @@ def test_offloaded_shards_are_on_the_host_while_games_are_played(tmp_path: Path)
     made = estimate(on_gpus(tmp_path, offload), size(QWEN3_4B), CARD)
     assert parts(made, "playing")["weights and optimizer"] == pytest.approx(1.9, abs=0.1)
     assert {row.name: row.size / GIB for row in made.host}["reference and offloaded"] == pytest.approx(30, abs=0.2)
+    policy = "actor_rollout_ref.actor.fsdp_config.offload_policy=true"
+    always = estimate(on_gpus(tmp_path, policy), size(QWEN3_4B), CARD)
+    assert {row.name: row.size / GIB for row in always.host}["reference and offloaded"] == pytest.approx(60, abs=0.2)
+    assert not parts(always, "training").keys() & {"weights", "gradients", "optimizer"}
+    plain, offloaded = (estimate(config(tmp_path, *given), size(QWEN3_4B), CARD) for given in ((), (policy,)))
+    assert parts(plain, "training") == parts(offloaded, "training"), "on a CPU there is nowhere else"
     kl = estimate(on_gpus(tmp_path, "actor_rollout_ref.actor.use_kl_loss=true"), size(QWEN3_4B), CARD)
     assert {row.name: row.size / GIB for row in kl.host}["reference and offloaded"] == pytest.approx(15, abs=0.2)
 

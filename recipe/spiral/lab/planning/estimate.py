@@ -101,7 +101,7 @@ def estimate(config: DictConfig, model: ModelSize, device: int) -> Estimate:
         Row("contexts and graphs", asleep + TRAINER),
     ]
     nodes = int(config.trainer.n_gpus_per_node)
-    kept = policy.on_host + policy.reference + (critic.on_host if critic else 0)
+    kept = sum(part.on_host + part.offloaded + part.reference for part in (policy, critic) if part)
     master = training.width(config.actor_rollout_ref.actor.fsdp_config.model_dtype, "fp32")
     # verl: where weights are shared, every rank reads all of them
     read = model.parameters * master * (nodes if model.tied else 1)

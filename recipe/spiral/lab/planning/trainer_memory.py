@@ -33,6 +33,7 @@ class Training:
     activations: int  # what is kept for the backward pass, with one layer as it is computed again
     logits: int  # with their gradient and what is computed from them
     on_host: int  # the shards that lie in the host's memory while games are played
+    offloaded: int  # those that always do
     reference: int  # the reference policy's shard; on the host beside a GPU
 
     @property
@@ -83,13 +84,14 @@ def _of(
     adam = 2 * trained * master // over
     frozen = 0 if lora_rank else 1
     gathered = model.root * compute * (1 + frozen) + model.layer * (2 * compute + frozen * (compute + reduced))
+    gradients = trained * master // over
     kept = (weights if fsdp.param_offload else 0) + (adam if fsdp.optimizer_offload else 0)
-    offloaded = bool(fsdp.offload_policy)
+    offloaded = bool(fsdp.offload_policy) and config.trainer.device != "cpu"  # where it does nothing
     ref = width(config.actor_rollout_ref.ref.fsdp_config.model_dtype, "fp32")
     tokens = _tokens(config, part)
     return Training(
         weights=0 if offloaded else weights,
-        gradients=0 if offloaded else trained * master // over,
+        gradients=0 if offloaded else gradients,
         optimizer=0 if offloaded else adam,
         # AdamW over all tensors at once makes another one of each
         update=0 if offloaded else trained * master // over,
@@ -97,6 +99,7 @@ def _of(
         activations=activations(config, model, tokens, compute),
         logits=logits_of(config, model, tokens, compute) if logits else 0,
         on_host=0 if offloaded else kept,
+        offloaded=weights + gradients + adam if offloaded else 0,
         reference=model.parameters * ref // over if reference else 0,
     )
 
