@@ -222,6 +222,18 @@ def test_what_the_host_holds(tmp_path: Path) -> None:
     assert "engines' weights, asleep" not in host(QWEN3_4B)
 
 
+def test_what_verl_keeps_where_engines_have_devices_of_their_own(tmp_path: Path) -> None:
+    apart, megabytes = "trainer.v1.trainer_mode=separate_async", "checkpoint_engine.update_weights_bucket_megabytes=512"
+    buffers, copy = "buffers of sent weights", "weights before an update"
+    for given, there, bypass in ((), False, False), ((apart,), True, False), ((apart,), True, True):
+        correction = f"algorithm.rollout_correction.bypass_mode={bypass}"
+        run = on_gpus(tmp_path, *given, correction, f"actor_rollout_ref.rollout.{megabytes}")
+        made = estimate(run, size(QWEN3_4B), CARD)
+        assert parts(made, "training").get(buffers, 0) == there
+        host = {row.name: row.size / GIB for row in made.host}
+        assert host.get(copy, 0) == pytest.approx(15 * (there and not bypass), abs=0.2)
+
+
 def test_gpus_that_others_use_are_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

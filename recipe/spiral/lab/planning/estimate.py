@@ -93,7 +93,15 @@ def estimate(config: DictConfig, model: ModelSize, device: int) -> Estimate:
         rows.append(Row("processes", PROCESSES + (ranks - 1) * RANK))
         return Estimate(device, "the machine", (Phase("training", _there(rows)),), (), disk, own, ())
     asleep = 0 if apart else own_engine.asleep + beside * opponent.asleep
-    update = [*trained, Row("engines, asleep", asleep), Row("trainer's process", TRAINER)]
+    sent = config.actor_rollout_ref.rollout.checkpoint_engine
+    # verl: of the rank that sends; CuPy, whose they are, gives nothing back
+    buffers = 2 * int(sent.update_weights_bucket_megabytes) * 2**20 if apart and sent.backend == "nccl" else 0
+    update = [
+        *trained,
+        Row("engines, asleep", asleep),
+        Row("buffers of sent weights", buffers),
+        Row("trainer's process", TRAINER),
+    ]
     played = [
         Row("policy's engine", own_engine.taken(device), _share(own_engine)),
         Row("opponents' engines", beside * opponent.taken(device), f"{beside} of {_share(opponent)}"),
@@ -107,8 +115,11 @@ def estimate(config: DictConfig, model: ModelSize, device: int) -> Estimate:
     read = model.parameters * master * (nodes if model.tied else 1)
     # verl: engines that take adapters keep their weights on the host while they sleep
     asleep_there = nodes * own_engine.weights if has_adapter(config) and not apart else 0
+    # verl: a copy from which log-probabilities could be computed again
+    copied = 0 if not apart or config.algorithm.rollout_correction.bypass_mode else nodes * policy.weights
     host = (
         Row("reference and offloaded", nodes * kept),
+        Row("weights before an update", copied),
         Row("engines' weights, asleep", asleep_there),
         Row("processes", PROCESSES + nodes * RANK, f"and {read / GIB:.1f} at the start, while weights are read"),
     )
