@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,17 @@ def test_what_follows(tmp_path: Path, overrides: list[str], setting: str, value:
 )
 def test_what_only_follows_cannot_be_set(tmp_path: Path, override: str, instead: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{override}: cannot be set; {instead}"):
+        config(tmp_path, override)
+
+
+@pytest.mark.parametrize(
+    ("override", "why"),
+    [
+        ("data.val_batch_size=64", "must be null; a validation is one batch"),
+    ],
+)
+def test_of_some_settings_one_value_works(tmp_path: Path, override: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^{re.escape(override)}: {why}"):
         config(tmp_path, override)
 
 
