@@ -54,6 +54,21 @@ def test_settings_without_effect_are_noted(monkeypatch: pytest.MonkeyPatch, caps
     assert not capsys.readouterr().err
 
 
+def test_settings_of_another_value_are_noted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    actor, rows = "actor_rollout_ref.actor", "ppo_micro_batch_size_per_gpu"
+    given = [f"{actor}.{rows}=4", "algorithm.reward_scale=2", "algorithm.rae.decay=0.9"]
+    run(monkeypatch, "algorithm.adv_estimator=gae", *given)
+    assert capsys.readouterr().err == (
+        "note: without effect, with algorithm.adv_estimator=gae: algorithm.rae.decay\n"
+        "note: without effect, with algorithm.adv_estimator=gae: algorithm.reward_scale\n"
+        f"note: without effect, with {actor}.use_dynamic_bsz=true: {actor}.{rows}\n"
+    )
+    run(monkeypatch, f"{actor}.use_dynamic_bsz=false", *given)
+    assert not capsys.readouterr().err
+
+
 def test_a_sweep_works_from_any_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = run(monkeypatch, "-m", "+sweep=seeds", "+experiment=pool")
     assert is_sweep(jobs) and [config.seed for config, _ in jobs] == [0, 1, 2, 3, 4]

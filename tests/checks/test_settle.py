@@ -101,11 +101,24 @@ def test_what_only_follows_cannot_be_set(tmp_path: Path, override: str, instead:
     ("override", "why"),
     [
         ("data.val_batch_size=64", "must be null; a validation is one batch"),
+        ("data.train_max_samples=64", "must be -1; it is not read; set trainer.total_training_steps"),
+        ("data.val_max_samples=64", "must be -1; it is not read; set validation.questions"),
+        ("data.filter_overlong_prompts=true", "must be false; it is not read; a question with a longer prompt"),
+        ("data.truncation=left", "must be error; it is not read; prompts are never cut"),
+        ("data.prompt_key=text", "must be prompt; it is not read; name the column so"),
+        ("critic.ppo_mini_batch_size=64", "must be .*; the number of turns .* varies; set num_mini_batches instead"),
+        ("reward_model.enable=true", "must be false; games bring their own rewards"),
+        ("algorithm.rollout_correction.loss_type=reinforce", "must be ppo_clip; .* take loss=clipped or"),
+        (f"{ROLLOUT}.agent.agent_loop_config_path=mine.yaml", "must be null; the start writes it; agent loops"),
     ],
 )
 def test_of_some_settings_one_value_works(tmp_path: Path, override: str, why: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{re.escape(override)}: {why}"):
         config(tmp_path, override)
+
+
+def test_what_verls_scripts_write_out_passes(tmp_path: Path) -> None:
+    config(tmp_path, "data.truncation=error", "reward_model.enable=false", "data.train_max_samples=-1")
 
 
 def test_only_one_mode_has_machines_for_the_engine(tmp_path: Path) -> None:

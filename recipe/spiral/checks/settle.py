@@ -104,8 +104,11 @@ def following(config: DictConfig) -> dict[str, Any]:
 def idle(config: DictConfig, named: Collection[str]) -> Iterator[str]:
     """A line for those of the settings that do nothing, because another one switches off what they belong to."""
     for part, switch in TABLES["switches"].items():
+        switch, _, needed = switch.partition("=")
         of_part = [name for name in named if f"{name}.".startswith(f"{part}.") and name != switch]
-        if of_part and (off := OmegaConf.select(config, switch)) in (False, None, "sync", "auto", "disable"):
+        off = OmegaConf.select(config, switch)
+        on = written(off) in needed.split("|") if needed else off not in (False, None, "sync", "auto", "disable")
+        if of_part and not on:
             yield f"without effect, with {switch}={written(off)}: {', '.join(of_part)}"
 
 

@@ -187,7 +187,7 @@ def test_what_is_spent_travels_with_the_games_and_is_held_to(serve: Serve, model
 
 
 def test_the_batches_of_a_validation_spend_one_budget(serve: Serve, model: str, tmp_path: Path) -> None:  # noqa: F811
-    """With ``data.val_batch_size``: what one batch spent is known when the next one gets its quotas."""
+    """What one batch spent is known when the next one gets its quotas."""
     endpoint = serve(*(good(completion("\\boxed{[4]}")) for _ in range(400)))
     entries = [opponent(endpoint, timeout=5.0, total_timeout=9.0, max_concurrency=1)]
     left: list[int] = []
