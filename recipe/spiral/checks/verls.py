@@ -10,7 +10,7 @@ from ..extensions import loaded
 from ..opponents.engine_settings import has_adapter
 from ..opponents.league import League
 from ..processes.attention import PACKED, TORCHS
-from .errors import require
+from .errors import require, written
 
 _MODE = "trainer.v1.trainer_mode"
 _CORRECTION = "algorithm.rollout_correction"
@@ -73,6 +73,23 @@ def _critic_ranks(config: DictConfig) -> None:
     )
 
 
+def _warmup(config: DictConfig) -> None:
+    """Steps for a critic alone: without one they would train nothing."""
+    steps = config.trainer.critic_warmup
+    why = "there is no critic, and until then nothing would be trained; take 0"
+    require(steps == 0 or has_critic(config), f"trainer.critic_warmup={steps}: {why}")
+
+
+def _micro_batches(config: DictConfig) -> None:
+    """The actor's worker computes log-probabilities, too, and asserts that it cuts rows alike for both."""
+    one, both = config.actor_rollout_ref.rollout.log_prob_use_dynamic_bsz, config.actor_rollout_ref.actor.use_dynamic_bsz
+    setting = "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz"
+    require(
+        one == both,
+        f"{setting}={written(one)}: must be actor_rollout_ref.actor.use_dynamic_bsz, {written(both)}; leave it out",
+    )
+
+
 def _asynchronous(config: DictConfig) -> None:
     """What the asynchronous modes cannot do, and what they need."""
     mode, settings = config.trainer.v1.trainer_mode, config.asynchronous
@@ -122,4 +139,4 @@ def _separate(config: DictConfig) -> None:
     )
 
 
-PARTS = (_correction, _packed_rows, _critic_ranks, _asynchronous)
+PARTS = (_correction, _packed_rows, _critic_ranks, _warmup, _micro_batches, _asynchronous)
