@@ -344,6 +344,19 @@ def test_where_no_token_is_trained_only_the_schedule_moves(monkeypatch: pytest.M
         assert tu.get(worker.train_batch(data), "metrics") == metrics
 
 
+@pytest.mark.parametrize(("kind", "wrapped"), [("language_model", True), ("value_model", False)])
+def test_extensions_wrap_the_policys_loss_alone(monkeypatch: pytest.MonkeyPatch, kind: str, wrapped: bool) -> None:
+    class Wraps(extensions.Extension):
+        def wrap_loss(self, loss: Any) -> Any:
+            return "wrapped", loss
+
+    monkeypatch.setattr(extensions, "loaded", lambda: (Wraps(),))
+    worker = object.__new__(MiniBatchWorker)
+    worker.config = SimpleNamespace(model_type=kind)
+    worker.set_loss_fn("verl's")
+    assert worker.loss_fn.loss == (("wrapped", "verl's") if wrapped else "verl's")
+
+
 def test_means_are_over_tokens_and_not_over_parts() -> None:
     """Two ranks with two parts each, one of them without a token."""
 

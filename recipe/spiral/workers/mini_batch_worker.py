@@ -32,7 +32,8 @@ class MiniBatchWorker(TrainingWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_loss_fn(self, loss_fn: Any) -> None:
-        for extension in extensions.loaded():
+        policys = self.config.model_type != "value_model"  # a critic has this class, too
+        for extension in extensions.loaded() if policys else ():
             loss_fn = extension.wrap_loss(loss_fn)
         super().set_loss_fn(TokenMeans(loss_fn))
 
