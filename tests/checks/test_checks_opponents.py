@@ -188,6 +188,14 @@ def test_engines_that_share_a_gpu_share_its_memory(tmp_path: Path) -> None:
     check(config(tmp_path, *both, *lora, hardware="gpu"))
 
 
+@pytest.mark.parametrize("key", ["temperature", "top_p", "top_k", "n", "val_kwargs"])
+def test_opponents_have_no_sampling_of_their_own(tmp_path: Path, key: str) -> None:
+    made = config(tmp_path)
+    made.opponent_engine.rollout = {key: made.actor_rollout_ref.rollout[key]}
+    with pytest.raises(ConfigError, match=rf"^opponent_engine\.rollout\.{key}: does nothing, .*rollout\.{key}; leave"):
+        check(made)
+
+
 @pytest.mark.parametrize(("members", "replicas", "ranks"), [(2, 8, 1), (9, None, 1), (5, None, 2)])
 def test_several_engines_may_meet_on_one_of_many_gpus(
     tmp_path: Path, members: int, replicas: int | None, ranks: int

@@ -22,6 +22,8 @@ from ..rollouts.schedule import parse_games, validated_games
 from ..rollouts.validation_opponents import matches
 from ..storage.disk import read_json
 
+#: Of ``actor_rollout_ref.rollout``, what requests bring, which are the policy's.
+_OF_REQUESTS = ("temperature", "top_p", "top_k", "do_sample", "n", "val_kwargs")
 #: Share of a GPU's memory that all its engines together may plan with.
 ALL_SHARES = 0.95
 
@@ -42,6 +44,11 @@ def check_opponents(config: DictConfig) -> None:
             if snapshot_step(opponent.name) is not None:
                 raise ValueError(f"name={opponent.name!r}: is that of a snapshot; give another name")
             _check_settings(opponent, plays)
+    for key in filter(config.opponent_engine.rollout.__contains__, _OF_REQUESTS):
+        raise ValueError(
+            f"opponent_engine.rollout.{key}: does nothing, as opponents are asked with the policy's own, "
+            f"actor_rollout_ref.rollout.{key}; leave it out"
+        )
     league = League(config)
     validates = config.trainer.test_freq > 0 or config.trainer.val_before_train
     matches(config.validation.opponents, config.opponents, validated_games(config), required=validates)
