@@ -18,6 +18,8 @@ from tests.made_configs import config
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 SEPARATE, COLOCATE = "trainer.v1.trainer_mode=separate_async", "trainer.v1.trainer_mode=colocate_async"
 LENGTHS = ["data.max_prompt_length=10000", "data.max_response_length=6400"]
+EXECUTOR = f"{ROLLOUT}.engine_kwargs.vllm.distributed_executor_backend"
+UNIPROC = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 RATIOS = "algorithm.rollout_correction"
 
 
@@ -56,6 +58,8 @@ RATIOS = "algorithm.rollout_correction"
         (["hardware=cpu", "trainer.n_gpus_per_node=3"], "ray_kwargs.ray_init.num_gpus", 3),
         (["hardware=cpu", SEPARATE, "trainer.n_gpus_per_node=2"], "ray_kwargs.ray_init.num_gpus", 4),
         (["hardware=cpu", "ray_kwargs.ray_init.num_gpus=6"], "ray_kwargs.ray_init.num_gpus", 6),
+        (["hardware=cpu", "trainer.n_gpus_per_node=2", f"{ROLLOUT}.tensor_model_parallel_size=2"], EXECUTOR, "mp"),
+        (["hardware=cpu", "trainer.n_gpus_per_node=2"], EXECUTOR, UNIPROC),
         (["determinism=true"], f"{ROLLOUT}.enable_prefix_caching", False),
         (["determinism=true"], f"{ROLLOUT}.full_determinism", True),
         (["determinism=true", "hardware=cpu"], f"{ROLLOUT}.full_determinism", False),

@@ -21,6 +21,7 @@ from .errors import require, written
 from .names import TABLES, verls_defaults, walk
 
 ENGINE = "recipe.spiral.workers.engine"
+_EXECUTOR = "actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_backend"
 _ACTOR, _ROLLOUT, _SAMPLER = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "trainer.v1.sampler"
 
 
@@ -98,6 +99,11 @@ def following(config: DictConfig) -> dict[str, Any]:
         apart = [rollout.n_gpus_per_node] * (nodes if isinstance(nodes, int) else 0)
         given, needed = config.ray_kwargs.ray_init.get("num_gpus"), _sum(config.trainer.n_gpus_per_node, *apart)
         values["ray_kwargs.ray_init.num_gpus"] = _or(given, needed)
+        # in the engine's own process the first rank of several would wait for the others, for half an hour
+        sizes = [f"{kind}_parallel_size" for kind in ("tensor_model", "pipeline_model")]
+        wide = any(part.get(size, 1) != 1 for part in (rollout, config.opponent_engine.rollout) for size in sizes)
+        executor = OmegaConf.select(config, _EXECUTOR)
+        values[_EXECUTOR] = "mp" if wide and str(executor).endswith("UniProcExecutor") else executor
     return {**values, **runtime.following(config)}
 
 

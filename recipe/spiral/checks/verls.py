@@ -82,12 +82,9 @@ def _warmup(config: DictConfig) -> None:
 
 def _micro_batches(config: DictConfig) -> None:
     """The actor's worker computes log-probabilities, too, and asserts that it cuts rows alike for both."""
-    one, both = config.actor_rollout_ref.rollout.log_prob_use_dynamic_bsz, config.actor_rollout_ref.actor.use_dynamic_bsz
-    setting = "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz"
-    require(
-        one == both,
-        f"{setting}={written(one)}: must be actor_rollout_ref.actor.use_dynamic_bsz, {written(both)}; leave it out",
-    )
+    setting, actors = "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz", "actor_rollout_ref.actor.use_dynamic_bsz"
+    one, both = OmegaConf.select(config, setting), OmegaConf.select(config, actors)
+    require(one == both, f"{setting}={written(one)}: must be {actors}, {written(both)}; leave it out")
 
 
 def _asynchronous(config: DictConfig) -> None:

@@ -134,6 +134,13 @@ def test_vllm_is_told_what_an_engine_is_for(tmp_path: Path) -> None:
         lora_rank(lora[0])
 
 
+def test_an_engine_of_several_devices_is_no_single_process() -> None:
+    one = {"distributed_executor_backend": "vllm.v1.executor.uniproc_executor.UniProcExecutor"}
+    for devices, backend in ((1, one["distributed_executor_backend"]), (2, "mp")):
+        settings = parse(EngineSettings, {"tensor_parallel_size": devices, "vllm": one}, "engine")
+        assert arguments(PATHS[0], (), 512, settings)["distributed_executor_backend"] == backend
+
+
 @pytest.mark.parametrize(
     ("section", "told"),
     [

@@ -39,6 +39,7 @@ EVALUATION = engine_settings("engine", arguments="engine.vllm", model="policies"
 }
 #: Seconds for loading other weights.
 RELOAD_LIMIT = 600.0
+_EXECUTOR = "distributed_executor_backend"
 #: The values that vLLM takes as ``max_lora_rank``.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
@@ -236,6 +237,8 @@ def arguments(
             "max_lora_rank": next((known for known in _RANKS if known >= rank), rank),
         }
     chosen |= settings.vllm
+    if settings.tensor_parallel_size > 1 and str(chosen.get(_EXECUTOR)).endswith("UniProcExecutor"):
+        chosen[_EXECUTOR] = "mp"  # in one process the first rank would wait for the others
     if chosen.get("enable_chunked_prefill") is False:  # then a prompt must fit into one batch
         chosen["max_num_batched_tokens"] = max(int(chosen.get("max_num_batched_tokens", 0)), max_model_len)
     return chosen
