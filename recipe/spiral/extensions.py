@@ -260,7 +260,8 @@ class Extension:
         """
 
     def questions(self, config: Any, seed: int) -> Questions | None:
-        """What is asked besides games, by the config's ``validation``; None: nothing."""
+        """What is asked besides games; None: nothing. ``config`` is the dataset's, the config's ``data`` with its
+        ``validation``."""
 
 
 def choose(config: Any, say: Callable[[str], None]) -> tuple[Extension, ...]:
@@ -286,9 +287,10 @@ def loaded() -> tuple[Extension, ...]:
     return tuple(map(_made, filter(None, os.environ.get(NAMES, "").split(","))))
 
 
-def first(found: Iterable[Any]) -> Any:
-    """The first that is not None; None: there is none."""
-    return next((one for one in found if one is not None), None)
+def first(asked: Callable[[Extension], Any]) -> Any:
+    """The first answer that is not None, a user's before those of ours, which answer for all; None: there is none."""
+    answers = map(asked, sorted(loaded(), key=lambda each: type(each).__module__.startswith("recipe.spiral.")))
+    return next((answer for answer in answers if answer is not None), None)
 
 
 @cache

@@ -171,8 +171,8 @@ def provide_model(config: DictConfig) -> None:
         return
     name = config.embedded_model
     try:
-        made = (extension.model(config) for extension in extensions.loaded())
-        path = model_of_resumed(config) or extensions.first(made) or shipped_model(config)
+        made = model_of_resumed(config) or extensions.first(lambda extension: extension.model(config))
+        path = made or shipped_model(config)
     except (ValueError, RuntimeError, ImportError, OSError) as error:
         raise ConfigError(f"embedded_model={name}: {error}") from error
     if path is None:

@@ -54,7 +54,7 @@ class SpiralTrainer(Mixin):
         self.launched = Launched()
         self.state = RunState(config, self.launched)
         self.state.league.budgets.reports = channel.take_spent
-        objective = extensions.first(extension.objective(config) for extension in extensions.loaded())
+        objective = extensions.first(lambda extension: extension.objective(config))
         # in rounds a step's games are launched while it samples, until they have given so many turns
         in_rounds = config.batch_unit == "turns" and config.trainer.v1.trainer_mode == "sync"
         turns = int(config.data.train_batch_size) if in_rounds else None

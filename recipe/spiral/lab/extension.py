@@ -117,11 +117,11 @@ class Extension(extensions.Extension):
         return LiveMetrics(config, tokenizer, workers).measure
 
     def questions(self, config: Any, seed: int) -> Questions | None:
-        if config.benchmarks == []:
+        if config.validation.benchmarks == []:
             return None
         from .evaluation.benchmarks.validation_benchmarks import ValidationBenchmarks
 
-        return ValidationBenchmarks(config.benchmarks, seed)
+        return ValidationBenchmarks(config.validation.benchmarks, seed)
 
 
 def _asks_exact(config: Any) -> bool:

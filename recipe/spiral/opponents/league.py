@@ -16,7 +16,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from ..extensions import Budgets, Given, first, loaded
+from ..extensions import Budgets, Given, first
 from ..players.records import SELF_PLAY, GameRecord
 from ..players.seats import BASE, PAST_SELF, Opponent, Seat
 from ..players.seeds import GameKey
@@ -62,7 +62,7 @@ class League:
         self.folder = PoolFolder(run_dir / POOL)
         opponents = parse_opponents(config.opponents)
         self.fixed = {opponent.name: opponent for opponent in opponents if opponent.share > 0}
-        self.budgets: Budgets = first(extension.budgets(config) for extension in loaded()) or Budgets()
+        self.budgets: Budgets = first(lambda extension: extension.budgets(config)) or Budgets()
         self.adapters = has_adapter(config)
         self.engine: Engine | None = None
         self.in_play: Callable[[], Collection[str]] = tuple
@@ -352,7 +352,7 @@ def given(entry: Mapping[str, Any]) -> Sequence[Given]:
     fetched; a ``ValueError`` if nobody can say."""
     if is_hub_id(path := str(entry["path"])):
         return [_model(path)]
-    found = first(extension.given(entry, "fsp.initial: path") for extension in loaded())
+    found = first(lambda extension: extension.given(entry, "fsp.initial: path"))
     if found is None:
         raise ValueError(f"fsp.initial: {dict(entry)}: members from elsewhere come with extensions; take base, or none")
     members: Sequence[Given] = found

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from ..extensions import Questions, first, loaded
+from ..extensions import Questions, loaded
 from .schedule import parse_games, training_row, validated_games, validation_rows
 from .validation_opponents import matches
 
@@ -20,10 +20,13 @@ from .validation_opponents import matches
 ENDLESS = 1_000_000_000
 
 
-def asked(validation: Any, run_seed: int) -> Questions | None:
-    """What validation asks besides its rows, by an extension."""
-    found: Questions | None = first(extension.questions(validation, run_seed) for extension in loaded())
-    return found
+def asked(config: Any, run_seed: int) -> Questions | None:
+    """What validation asks besides its rows, by an extension; ValueError: several would."""
+    found = [extension.questions(config, run_seed) for extension in loaded()]
+    asking = [questions for questions in found if questions is not None]
+    if len(asking) > 1:
+        raise ValueError("extensions: several ask questions in validation; leave out one, or validation.benchmarks")
+    return asking[0] if asking else None
 
 
 class GameDataset(Dataset[dict[str, Any]]):
@@ -46,7 +49,7 @@ class GameDataset(Dataset[dict[str, Any]]):
             games = validation_rows(played, self.run_seed, validation.games_per_role)
             # verl's loader takes no empty dataset, also where there is no validation: then this row is not played
             games = games or [training_row(shares, self.run_seed, None, 0)]
-            self.questions = asked(validation, self.run_seed)
+            self.questions = asked(config, self.run_seed)
             self.rows = games if self.questions is None else self.questions.rows(games)
 
     def __len__(self) -> int:

@@ -45,7 +45,7 @@ class QuestionDataset(Dataset[dict[str, Any]]):
             return
         held_out = val[: config.validation.questions]
         rows = [_row(question, GameKey("val", self.run_seed, 0, i), i, 1) for i, question in enumerate(held_out)]
-        self.questions = asked(config.validation, self.run_seed)
+        self.questions = asked(config, self.run_seed)
         self.rows = rows if self.questions is None else self.questions.rows(rows)
 
     def __len__(self) -> int:
