@@ -30,6 +30,8 @@ from tests.made_configs import config
 class WordTokenizer:
     """One token a word."""
 
+    chat_template: str | None = None
+
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
 
@@ -294,6 +296,25 @@ def test_a_tokenizer_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     (tmp_path / "model" / "config.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path=.*: its tokenizer cannot be loaded: "):
         check_model(with_model(tmp_path))
+
+
+def test_prompts_are_made_with_the_tokenizer_and_template_that_verl_takes(
+    tmp_path: Path, tokenizer: WordTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import transformers
+
+    loaded: list[str] = []
+    (own := tmp_path / "own").mkdir()
+    (own / "tokenizer_config.json").touch()
+
+    def load(path: str, **kwargs: Any) -> WordTokenizer:
+        loaded.append(path)
+        return tokenizer
+
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", load)
+    given = [f"actor_rollout_ref.model.tokenizer_path={own}", "actor_rollout_ref.model.custom_chat_template=mine"]
+    check_model(with_model(tmp_path, *given))
+    assert loaded == [str(own)] and tokenizer.chat_template == "mine"
 
 
 def test_a_critics_model_that_is_not_there_is_refused(tmp_path: Path, tokenizer: WordTokenizer) -> None:

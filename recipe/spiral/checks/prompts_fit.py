@@ -68,7 +68,11 @@ def check_model(config: DictConfig) -> Any:
 
     with refusals():
         check_unchanged(Path(path), f"actor_rollout_ref.model.path={path}")
-    tokenizer = _loaded(AutoTokenizer, config, "actor_rollout_ref", "tokenizer")
+    model = config.actor_rollout_ref.model
+    own = "path" if model.tokenizer_path is None else "tokenizer_path"
+    tokenizer = _loaded(AutoTokenizer, config, "actor_rollout_ref", "tokenizer", own)
+    if model.custom_chat_template is not None:  # as verl's workers have it
+        tokenizer.chat_template = model.custom_chat_template
     form = _form(config, "actor_rollout_ref")
     if has_critic(config):
         _form(config, "critic")
@@ -76,22 +80,22 @@ def check_model(config: DictConfig) -> Any:
     _rows_stay_apart(config, form)
     _attention_fits(config, form)
     with refusals():
-        check_ends(tokenizer, f"actor_rollout_ref.model.path={path}")
+        check_ends(tokenizer, f"actor_rollout_ref.model.{own}={model[own]}")
         if plays_games(config):
             check_prompts(config, tokenizer)
     return tokenizer
 
 
-def _loaded(kind: Any, config: DictConfig, part: str, what: str) -> Any:
+def _loaded(kind: Any, config: DictConfig, part: str, what: str, key: str = "path") -> Any:
     """What transformers loads of the policy's or the critic's model."""
-    model = config[part].model
+    path, setting, trusted = config[part].model[key], f"{part}.model.{key}", config[part].model.trust_remote_code
     with refusals():  # transformers would ask the hub six times, for a minute
-        local(str(model.path), CONFIGS, f"{part}.model.path=")
+        local(str(path), CONFIGS, f"{setting}=")
     try:
-        return kind.from_pretrained(os.path.expanduser(model.path), trust_remote_code=model.trust_remote_code)
+        return kind.from_pretrained(os.path.expanduser(path), trust_remote_code=trusted)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise ConfigError(f"{part}.model.path={model.path}: its {what} cannot be loaded: {reason}") from error
+        raise ConfigError(f"{setting}={path}: its {what} cannot be loaded: {reason}") from error
 
 
 def _form(config: DictConfig, part: str) -> Any:
