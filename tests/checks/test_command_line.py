@@ -69,6 +69,23 @@ def test_settings_of_another_value_are_noted(
     assert not capsys.readouterr().err
 
 
+@pytest.mark.parametrize("setting", ["run_dir=~/runs", "run_dir='~/runs'", "trainer.default_local_dir=~/saved"])
+def test_a_home_that_nobody_expands_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, setting: str) -> None:
+    told = rf"^{setting.partition('=')[0]}=~/\w+: ~ is not expanded; write the whole path"
+    with pytest.raises(ConfigError, match=told):
+        run(monkeypatch, setting)
+    assert not list(tmp_path.iterdir())
+    name, _, folder = setting.rpartition("=")
+    preset(Path("config/experiment/mine.yaml"), f"{name.replace('.', ': {')}: {folder}{'}' * name.count('.')}")
+    with pytest.raises(ConfigError, match=told):
+        run(monkeypatch, "+experiment=mine")
+
+
+def test_an_evaluations_folder_is_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"^eval_dir=~/a: ~ is not expanded"):
+        run(monkeypatch, "eval_dir=~/a", program="eval")
+
+
 def test_a_sweep_works_from_any_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = run(monkeypatch, "-m", "+sweep=seeds", "+experiment=pool")
     assert is_sweep(jobs) and [config.seed for config, _ in jobs] == [0, 1, 2, 3, 4]

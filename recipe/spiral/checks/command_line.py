@@ -43,6 +43,8 @@ Job = tuple[DictConfig, DictConfig]
 #: Of a run's folder: what are folders, and how names of files end.
 _FOLDERS = (".hydra", "games", "benchmarks", "checkpoints", "pool")
 _FILES = (".jsonl", ".json", ".yaml", ".log", ".txt", ".lock", ".sqlite", ".gz")
+#: Settings of folders that a start writes.
+_WRITTEN = ("run_dir", "eval_dir", "trainer.default_local_dir")
 #: Without Hydra's own notes and folders, which a dry run does not make.
 _NOTHING_WRITTEN = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra.sweep.subdir=.", "hydra/job_logging=disabled")
 #: As Hydra's grammar has it: any case, and blanks around the value.
@@ -52,6 +54,12 @@ _QUOTES = (
     "put the argument in single quotes, and a text with other signs in double ones within: 'games=[Nim, Pig]', "
     "'run_dir=\"a (b)\"'"
 )
+
+
+def _check_whole(setting: str, folder: object) -> None:
+    """Hydra, verl and Ray would make a folder of the name ~."""
+    why = "~ is not expanded; write the whole path, or ${oc.env:HOME} in its place"
+    require(not str(folder).startswith("~"), f"{setting}={folder}: {why}")
 
 
 def _check_plain(run_dir: Path) -> None:
@@ -119,6 +127,8 @@ def compose(program: str) -> list[Job]:
             sys.argv += [*_NOTHING_WRITTEN, f"hydra.sweep.dir={aside}"]
         try:
             for name, _, folder in (argument.lstrip("+").partition("=") for argument in given):
+                if name in _WRITTEN:
+                    _check_whole(name, folder.strip("'\""))
                 if name in ("run_dir", "eval_dir"):
                     _check_plain(Path(folder.strip("'\"")))
             hydra.main(config_path=str(CONFIG), config_name=program, version_base=None)(collect)()
@@ -145,6 +155,9 @@ def compose(program: str) -> list[Job]:
             raise ConfigError(f"{swept}: a sweep, of which one run would be left; start it with -m: -m {swept}")
         overrides = [str(override) for override in OmegaConf.to_container(hydra_config.overrides.task, resolve=False)]
         names.refuse_unknown(config, [*given, *overrides], hydra_config)
+        with refusals():
+            for setting in _WRITTEN:
+                _check_whole(setting, OmegaConf.select(config, setting))
         if program == "spiral_trainer":
             named = [override.lstrip("+").split("=")[0] for override in overrides]
             without_effect |= dict.fromkeys(idle(config, named))
