@@ -134,6 +134,18 @@ def test_a_folder_may_have_a_number_for_its_name_and_opponents_of_the_hub_are_na
     assert done.stdout.startswith("dry run: 2026; ") and "\n  some/model, an opponent\n" in done.stdout
 
 
+def test_what_only_a_start_looks_at_is_named(tmp_path: Path, dry: Dry, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_models.py").write_text(
+        "from recipe.spiral import extensions\nclass Extension(extensions.Extension): pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    done = dry("hardware=cpu", "extensions=[recipe.spiral.lab.extension,my_models]", "embedded_model=mine")
+    assert done.returncode == 0, done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert all(what in last for what in ("verl itself refuses", "trackers", "questions", "your own extensions"))
+    assert "  mine: made or unpacked on the machine of the run" in done.stdout
+
+
 def test_keys_are_not_shown(dry: Dry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "a-secret-of-mine")
     done = dry("hardware=cpu", "trainer.project_name=${oc.env:MY_API_KEY}")

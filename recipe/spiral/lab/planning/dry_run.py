@@ -29,6 +29,7 @@ from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail, visible
 from ..evaluation.benchmarks.benchmark_entries import of_the_hub
 from ..evaluation.benchmarks.catalog import places
+from ..models import EMBEDDED
 from ..models import of_config as embedded_of
 from ..models.published import GATED, PUBLISHED
 from . import memory_table
@@ -38,6 +39,8 @@ from .model_size import ModelSize, measure, of_config
 
 #: Config groups in which a command line chooses one file.
 _GROUPS = ("hardware", "model", "task", "loss")
+#: What extensions look at when the model is there.
+_LAST = ("trackers", "the lengths of questions", "what your own extensions look at last")
 #: Settings that say where and that a run is planned, not what it is.
 _OWN = ("dry_run", "run_dir")
 
@@ -75,7 +78,7 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
     check_folders(local, here=False)
     yield from followed(local)
     size, downloads, unchecked = look_at_model(local)
-    unchecked.append("this machine's GPUs and packages")
+    unchecked += ["this machine's GPUs and packages", "what verl itself refuses (optimizer, loss, engine)", *_LAST]
     if size is not None:
         memory, known = memory_table.device_memory(config)
         made = estimate(config, size, memory)
@@ -111,8 +114,10 @@ def look_at_model(config: DictConfig) -> tuple[ModelSize | None, list[str], list
     """The model's size, if it is known; what would be downloaded or made of it; and what cannot be checked."""
     prompts = "the lengths of prompts, as the model's tokenizer is not here"
     if config.actor_rollout_ref.model.path is None:
+        users = any(not name.startswith("recipe.spiral.") for name in config.extensions)
+        unknown = users and config.embedded_model not in EMBEDDED  # an extension of the user's may make it
         try:
-            folder = model_of_resumed(config) or embedded_of(config, make=False)
+            folder = model_of_resumed(config) or (None if unknown else embedded_of(config, make=False))
         except (ValueError, ImportError) as error:
             raise ConfigError(f"embedded_model={config.embedded_model}: {error}") from error
         if folder is None:
