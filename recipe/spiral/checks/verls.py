@@ -63,21 +63,16 @@ def _packed_rows(config: DictConfig) -> None:
         )
 
 
-def _critic_ranks(config: DictConfig) -> None:
-    """Rows are dealt to the policy's ranks, of which a critic must have as many."""
-    actor, key = config.actor_rollout_ref.actor, "ulysses_sequence_parallel_size"
+def _critic(config: DictConfig) -> None:
+    """Rows are dealt to the policy's ranks, of which a critic must have as many; without one there is no warm-up."""
+    actor, key, critic = config.actor_rollout_ref.actor, "ulysses_sequence_parallel_size", has_critic(config)
     own, ranks = config.critic.fsdp[key], actor[key] if actor[key] > 1 else actor.fsdp_config[key]  # as verl takes it
     require(
-        not has_critic(config) or own == ranks,
+        not critic or own == ranks,
         f"critic.fsdp.{key}={own}: a critic needs the policy's, actor_rollout_ref.actor.{key}; take {ranks}",
     )
-
-
-def _warmup(config: DictConfig) -> None:
-    """Steps for a critic alone: without one they would train nothing."""
-    steps = config.trainer.critic_warmup
-    why = "there is no critic, and until then nothing would be trained; take 0"
-    require(steps == 0 or has_critic(config), f"trainer.critic_warmup={steps}: {why}")
+    steps, why = config.trainer.critic_warmup, "there is no critic, and until then nothing would be trained; take 0"
+    require(critic or steps == 0, f"trainer.critic_warmup={steps}: {why}")
 
 
 def _micro_batches(config: DictConfig) -> None:
@@ -136,4 +131,4 @@ def _separate(config: DictConfig) -> None:
     )
 
 
-PARTS = (_correction, _packed_rows, _critic_ranks, _warmup, _micro_batches, _asynchronous)
+PARTS = (_correction, _packed_rows, _critic, _micro_batches, _asynchronous)

@@ -22,11 +22,10 @@ ENDLESS = 1_000_000_000
 
 def asked(config: Any, run_seed: int) -> Questions | None:
     """What validation asks besides its rows, by an extension; ValueError: several would."""
-    found = [extension.questions(config, run_seed) for extension in loaded()]
-    asking = [questions for questions in found if questions is not None]
-    if len(asking) > 1:
+    found = [asks for extension in loaded() if (asks := extension.questions(config, run_seed)) is not None]
+    if len(found) > 1:
         raise ValueError("extensions: several ask questions in validation; leave out one, or validation.benchmarks")
-    return asking[0] if asking else None
+    return found[0] if found else None
 
 
 class GameDataset(Dataset[dict[str, Any]]):
