@@ -62,16 +62,7 @@ def main() -> None:
     """Run what the command line asks for, and end the process with status 0, 1 (failed), 2 (bad config), 3 (stopped by
     the guard) or 130 (interrupted)."""
     end_on_signals()
-    run_command(_until_interrupted)
-
-
-def _until_interrupted() -> int:
-    try:
-        return _main()
-    except (Exception, KeyboardInterrupt) as error:  # an interrupted import may end in any error
-        if not isinstance(error, KeyboardInterrupt) and not interrupted():
-            raise
-        return fail(f"interrupted by {interrupted_by(error)} before anything was started", 130)
+    run_command(_main, " before anything was started")
 
 
 def _main() -> int:

@@ -101,7 +101,7 @@ def main():
     except KeyboardInterrupt:
         {then}
 
-run_program(main, "nothing was written")
+run_program(main, "; nothing was written")
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (130, "spiral: interrupted by SIGTERM; nothing was written\n")

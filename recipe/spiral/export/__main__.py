@@ -61,4 +61,4 @@ def _parser() -> Arguments:
 
 
 if __name__ == "__main__":
-    run_program(main, "nothing was written")
+    run_program(main, "; nothing was written")

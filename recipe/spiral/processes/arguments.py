@@ -6,14 +6,13 @@ import argparse
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from ..games import resolve
 from ..storage.checkpoints import CONFIG
 from ..storage.disk import existing, unwritable
-from .interrupts import interrupt_on_signals, interrupted, interrupted_by
+from .interrupts import interrupt_on_signals
 from .terminal import fail, run_command
 
 Number = TypeVar("Number", int, float)
@@ -87,15 +86,6 @@ def own_game(text: str) -> str:
 
 
 def run_program(main: Callable[[], int | None], then: str = "") -> NoReturn:
-    """Run a command and end its process. A signal ends it with one line, which ``then`` ends."""
+    """``run_command``, in which the signals raise KeyboardInterrupt."""
     interrupt_on_signals()
-    run_command(partial(_until_interrupted, main, then))
-
-
-def _until_interrupted(main: Callable[[], int | None], then: str) -> int | None:
-    try:
-        return main()
-    except (Exception, KeyboardInterrupt) as error:  # an interrupted import may end in any error
-        if not isinstance(error, KeyboardInterrupt) and not interrupted():
-            raise
-        return fail(f"interrupted by {interrupted_by(error)}{then and '; '}{then}", status=130)
+    run_command(main, then)

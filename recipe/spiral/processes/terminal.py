@@ -19,6 +19,7 @@ from typing import NoReturn, TextIO
 
 from ..games.marks import without_piles
 from .garbage import end_at_once
+from .interrupts import interrupted, interrupted_by
 from .masking import without_secrets
 from .run_log import LOG
 
@@ -119,12 +120,17 @@ def show_traceback(error: BaseException, file: TextIO | None = None) -> None:
     print(text, end="", file=file or sys.stderr, flush=True)
 
 
-def run_command(main: Callable[[], int | None]) -> NoReturn:
-    """Leave the process with what ``main`` returns, and without a traceback if nobody reads on (``| head``)."""
+def run_command(main: Callable[[], int | None], then: str = "") -> NoReturn:
+    """Leave the process with what ``main`` returns, and without a traceback if nobody reads on (``| head``). A signal
+    ends it with one line, which ``then`` ends."""
     end_at_once()
     try:
         try:
             status = main()
+        except (Exception, KeyboardInterrupt) as error:  # an interrupted import may end in any error
+            if not isinstance(error, KeyboardInterrupt) and not interrupted():
+                raise
+            status = fail(f"interrupted by {interrupted_by(error)}{then}", status=130)
         finally:
             print(end="", flush=True)  # does nothing where stdout is closed
     except BrokenPipeError:
