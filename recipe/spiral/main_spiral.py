@@ -54,7 +54,9 @@ from .processes.runtime import RUNTIME
 from .processes.starting import choose_checkpoint, model_of_resumed, own_checkpoints, set_aside, tell_precision
 from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
-from .storage.checkpoints import latest
+from .rollouts.end_tokens import end_tokens
+from .rollouts.schedule import AGENT, parse_games
+from .storage.checkpoints import CONFIG, latest
 from .storage.disk import InUse, LineFile
 
 
@@ -180,8 +182,6 @@ def shipped_model(config: DictConfig) -> Path | None:
 
     The lab's extension looks closer, and makes a model where a game's text has changed since.
     """
-    from .rollouts.schedule import parse_games
-
     for folder in (RECIPE / "shipped").glob("tiny-*"):
         spec = json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))["spec"]
         games = {share.id for share in parse_games(config.games)}
@@ -195,8 +195,6 @@ def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
 
     Otherwise responses of what was trained would end elsewhere in an evaluation.
     """
-    from .rollouts.end_tokens import end_tokens
-
     model = config.actor_rollout_ref.model
     ends = end_tokens(model.path, tokenizer_eos)
     if ends - {tokenizer_eos}:
@@ -214,7 +212,6 @@ def train(config: DictConfig) -> None:
         from verl.trainer.ppo.utils import need_critic, need_reference_policy
         from verl.utils.config import validate_config
 
-        from .storage.checkpoints import CONFIG
         from .task_runner import task_runner_class
         from .training.console import TRAINS
 
@@ -270,8 +267,6 @@ def seconds_to_save() -> int:
 
 def write_agent_loops(config: DictConfig, run_dir: Path) -> None:
     """Write the classes that serve a run's rows into the file in which verl's rollout workers look for them."""
-    from .rollouts.schedule import AGENT
-
     loops = {AGENT: "recipe.spiral.rollout.GameAgentLoop"}
     for extension in extensions.loaded():
         loops |= extension.agent_loops(config)
