@@ -10,7 +10,7 @@ import pytest
 
 from recipe.spiral.checks import ConfigError, compose, is_sweep
 from recipe.spiral.checks.command_line import Job
-from recipe.spiral.checks.names import CONFIG, Names, packaged
+from recipe.spiral.checks.names import CONFIG, Names, read_yaml
 from recipe.spiral.lab.sweep.jobs import plan
 
 
@@ -254,7 +254,7 @@ def test_surroundings_that_do_not_work_are_named(monkeypatch: pytest.MonkeyPatch
     with monkeypatch.context() as foreign, pytest.raises(ConfigError, match="another package; take it off PYTHONPATH"):
         foreign.syspath_prepend(tmp_path)
         foreign.delitem(sys.modules, "verl", raising=False)
-        packaged.cache_clear()
+        read_yaml.cache_clear()
         run(foreign)
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")

@@ -26,24 +26,20 @@ GROUPS = {"spiral_trainer": ("experiment", "sweep", "hardware", "model", "task",
 _PROGRAMS = {"spiral_trainer": "main_spiral", "eval": "main_eval"}
 
 
-def read_yaml(file: Path) -> dict[str, Any]:
+@cache
+def read_yaml(file: Path) -> Mapping[str, Any]:
+    """A file of the recipe's, of verl's or a user's preset, which stays as it is."""
     values = yaml.load(file.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return values if isinstance(values, dict) else {}
 
 
-@cache
-def packaged(file: Path) -> Mapping[str, Any]:
-    """A file of the recipe's or of verl's, which stays as it is."""
-    return read_yaml(file)
-
-
 def verls_defaults() -> dict[str, Any]:
     """By their whole names, sections included."""
-    return dict(walk(packaged(Path(in_verl(VERLS)))))
+    return dict(walk(read_yaml(Path(in_verl(VERLS)))))
 
 
 #: What is known of settings by name.
-TABLES = packaged(Path(__file__).with_name("settings.yaml"))
+TABLES = read_yaml(Path(__file__).with_name("settings.yaml"))
 
 
 class Names:
@@ -59,7 +55,7 @@ class Names:
                 files += sorted(CONFIG.glob(f"{group}/*.yaml"))
         self._tree: dict[str, Any] = {}
         for file in files:
-            _merge(self._tree, packaged(file))
+            _merge(self._tree, read_yaml(file))
         self._tree.pop("defaults", None)
         if program != "eval":
             self._tree["opponent_engine"]["rollout"] = self._tree["actor_rollout_ref"]["rollout"]
