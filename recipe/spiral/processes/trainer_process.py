@@ -118,11 +118,9 @@ class TrainerProcess:
                 self._print_aside(sys.stdout, STDOUT)
                 self._train(self._ray_runs)
                 return 0
-            except SystemExit as error:
-                if error.code == signal.SIGTERM:  # the parent's, while Ray has it
-                    os._exit(1)
-                self._report(error, shown)
             except BaseException as error:
+                if isinstance(error, SystemExit) and error.code == signal.SIGTERM:  # the parent's, while Ray has it
+                    os._exit(1)
                 self._report(error, shown)
             return 1
 
