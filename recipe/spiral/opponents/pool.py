@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ LATELY = 10
 AGES = ("old", "middle", "recent")
 
 
+@dataclass
 class Pool:
     """The members by name, oldest first: in the order in which they joined.
 
@@ -42,21 +43,14 @@ class Pool:
         seed: the run's.
     """
 
-    def __init__(
-        self,
-        size: int = 25,
-        start_from: int = 0,
-        update_interval: int | None = 5,
-        keep: Keep = "fifo",
-        sample: Sample = "uniform",
-        seed: int = 0,
-    ) -> None:
-        self.size = size
-        self.start_from = start_from
-        self.update_interval = update_interval
-        self.keep = keep
-        self.sample = sample
-        self.seed = seed
+    size: int = 25
+    start_from: int = 0
+    update_interval: int | None = 5
+    keep: Keep = "fifo"
+    sample: Sample = "uniform"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
         self.rating = START_RATING
         self.members: dict[str, Member] = {}
         #: The step of the newest snapshot that ever joined; -1: none did. As they join in the order of their steps,
