@@ -119,17 +119,13 @@ servers = EarlyActors(FastServer)
 class FastReplica(VLLMReplica):
     """An engine of the policy's."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.server_class = servers
+    actors = servers
 
 
 class FastSlotReplica(SlotReplica):
     """An opponents' engine."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.server_class = ray.remote(FastSlotServer)
+    actors = ray.remote(FastSlotServer)
 
 
 def start_servers(config: DictConfig) -> None:

@@ -143,9 +143,7 @@ class SlotServer(VLLMServer):
 class SlotReplica(VLLMReplica):
     """One slot: an engine whose server is a ``SlotServer``."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.server_class = ray.remote(SlotServer)
+    actors = ray.remote(SlotServer)
 
     async def launch_on(self, workers: list[Any], mode: RolloutMode) -> None:
         """Start on the devices of these actors, one for each rank: verl asks them where they are, and no more."""

@@ -197,9 +197,12 @@ class VLLMServer(vLLMHttpServer):
 class VLLMReplica(vLLMReplica):
     """An engine with our server."""
 
+    #: Its servers, as Ray makes actors of them.
+    actors: Any = ray.remote(VLLMServer)
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.server_class = ray.remote(VLLMServer)
+        self.server_class = self.actors
 
     @property
     def max_concurrency(self) -> int:
