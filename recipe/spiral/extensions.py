@@ -37,13 +37,11 @@ class Questions(Protocol):
 
     def rows(self, games: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The dataset's rows: the games, and after them one row for each answer; all with the same columns."""
-        ...
 
     def judge(
         self, answers: Mapping[GameKey, Mapping[str, Any]]
     ) -> tuple[Sequence[Mapping[str, Any]], dict[str, float]]:
         """The answers with their verdicts, as JSON takes them, and the metrics."""
-        ...
 
 
 class Chosen(Protocol):
@@ -59,11 +57,9 @@ class Chosen(Protocol):
     def facts(self, keys: Sequence[str]) -> Any:
         """``training.rows.RowFacts``: what the objective's loss is told of each of these rows, padding among them,
         in place of advantages."""
-        ...
 
     def metrics(self, partition: str) -> dict[str, float]:
         """Of the rows, which have their log-probabilities by now in TransferQueue's partition."""
-        ...
 
 
 class Objective(Protocol):
@@ -79,11 +75,9 @@ class Objective(Protocol):
 
     def choose(self, rows: Any) -> Chosen:
         """What is trained of a step's ``training.rows.Rows``; all other turns say why they are left out."""
-        ...
 
     def line(self, metrics: Mapping[str, float]) -> str:
         """A part of a step's line on the console; ends with two blanks."""
-        ...
 
 
 class Kind(NamedTuple):

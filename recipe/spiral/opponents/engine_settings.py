@@ -32,7 +32,6 @@ class Engine(Protocol):
             in_play: where games go on over several steps: those of them that games under way are played against, which
                 stay where they are. None: all games are over.
         """
-        ...
 
     def sleep(self, again: Collection[str] = (), in_play: Collection[str] | None = None) -> None:
         """Give the devices' memory back; the models ``again`` are likely to be in the next ``load``, too.
@@ -41,7 +40,6 @@ class Engine(Protocol):
             in_play: where games go on afterwards: those that they are played against. Their answers are broken off,
                 and asked for again. None: all games are over.
         """
-        ...
 
 
 def has_adapter(config: Any) -> bool:

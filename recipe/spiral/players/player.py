@@ -70,7 +70,6 @@ class Player(Protocol):
     @property
     def name(self) -> str:
         """What records and metrics call it: "policy", "random"."""
-        ...
 
     async def respond(self, position: Position) -> Response:
         """Answer to a position.
@@ -80,7 +79,6 @@ class Player(Protocol):
             PlayerMisconfigured: there never will be one.
             PromptTooLong: it cannot be asked at this position.
         """
-        ...
 
 
 @runtime_checkable
@@ -89,8 +87,6 @@ class PaidPlayer(Player, Protocol):
 
     def take(self, quota: str) -> None:
         """Be held to what ``Budgets.quotas`` of its extension gave this process, from this game on."""
-        ...
 
     def report(self) -> str:
         """What it has spent since the last report, for ``Budgets.reports``."""
-        ...
