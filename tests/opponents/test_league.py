@@ -304,6 +304,16 @@ def test_a_frozen_model_is_always_held(tmp_path: Path) -> None:
     assert Counter(seat.opponent.name for seat in made.seat(games(1))) == {"self": 4, "frozen": 4, "step_000000": 8}
 
 
+def test_a_game_that_a_model_does_not_play_is_self_play_without_it(tmp_path: Path) -> None:
+    snapshot(str(tmp_path))
+    entry = {"kind": "model", "name": "frozen", "path": str(tmp_path), "share": 0.5, "games": ["KuhnPoker"]}
+    made = league(tmp_path / "run", "fsp.enabled=false", opponents=[entry])
+    made.begin_step(1)
+    seated = {(game, seat) for (_, game), seat in zip(games(1), made.seat(games(1)), strict=True)}
+    assert {game for game, seat in seated if seat.opponent.name == "frozen"} == {"KuhnPoker"}
+    assert {seat for _, seat in seated if seat.opponent == Opponent()} == {Seat()}, "no slot of the model's"
+
+
 def test_what_is_counted_of_a_step(tmp_path: Path) -> None:
     made = league(tmp_path)
     made.restore({}, None, [], "model")

@@ -135,10 +135,6 @@ class League:
         new = [name for name in chosen if name not in in_play][: max(self._room - len(in_play), 0)]
         return [name for name in chosen if name in in_play or name in new] or sorted(in_play)[-self._members_per_step :]
 
-    def seat_again(self, seat: Seat) -> Seat:
-        """The seat of a game that goes on from a checkpoint, with this step's slot and quota of its opponent."""
-        return self._placed(seat, seat.opponent.name, "")
-
     def _let_go(self, in_play: Collection[str]) -> None:
         """Remove the files of members that have left, once nobody plays against them."""
         for name in [name for name in self._leaving if name not in in_play]:
@@ -160,12 +156,13 @@ class League:
             name = seat.opponent.name
             if (name in self.fixed and not self.fixed[name].plays(game)) or self.budgets.reached(name):
                 seat = Seat()
-            seats.append(self._placed(replace(seat, model=name in self._slots), name, game))
+            seats.append(self.placed(seat, game))
         return seats
 
-    def _placed(self, seat: Seat, name: str, game: str) -> Seat:
-        """With this step's slot and quota of an opponent."""
-        return replace(seat, slot=self._slot(name, game), quota=self._quotas.get(name, ""))
+    def placed(self, seat: Seat, game: str = "") -> Seat:
+        """With this step's slot and quota of its opponent; without ``game`` that of one that goes on from before."""
+        name = seat.opponent.name
+        return replace(seat, model=name in self._slots, slot=self._slot(name, game), quota=self._quotas.get(name, ""))
 
     def _slot(self, name: str, game: str) -> int | None:
         """Of an opponent's slots the one with the fewest games of this id, and of those the one with the fewest."""
