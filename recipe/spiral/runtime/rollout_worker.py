@@ -72,12 +72,11 @@ class RolloutWorker(BeginsLater, _VerlWorker):
             self._run_agent_loop(dict(sampling_params), trajectory=trajectory, trace=trace, session_id=session, **row)
             for session in range(sessions)
         ]
-        failed = False
-        for outcome in await asyncio.gather(*runs, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                failed = True
-                logger.error("row %s failed", uid, exc_info=outcome)
-        await _put_status(partition, uid, "failure" if failed else "finished")
+        outcomes = await asyncio.gather(*runs, return_exceptions=True)
+        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        for failure in failures:
+            logger.error("row %s failed", uid, exc_info=failure)
+        await _put_status(partition, uid, "failure" if failures else "finished")
 
     async def _run_agent_loop(
         self,
