@@ -64,14 +64,8 @@ class Seat:
 
     def columns(self) -> dict[str, Any]:
         """The columns of a dataset's row. Of few columns a step's games are launched sooner."""
-        seat = {
-            "opponent": self.opponent.kind,
-            "name": self.opponent.name,
-            "trainable": list(self.trainable),
-            "model": self.model,
-            "slot": self.slot,
-            "quota": self.quota,
-        }
+        other = {"opponent": self.opponent.kind, "name": self.opponent.name}
+        seat = {**vars(self), **other, "trainable": list(self.trainable)}
         # How many sessions verl opens: one for each player whose turns are rows.
         return {"seat": seat, "__rollout_n__": len(self.trainable)}
 
