@@ -74,10 +74,7 @@ _outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDiction
 
 async def put(entries: Iterable[Entry]) -> None:
     """Hand over entries by this event loop's outbox, and return when TransferQueue has all of them."""
-    loop = asyncio.get_running_loop()
-    if loop not in _outboxes:
-        _outboxes[loop] = Outbox()
-    await _outboxes[loop].put(entries)
+    await _outboxes.setdefault(asyncio.get_running_loop(), Outbox()).put(entries)
 
 
 def take_over() -> None:
