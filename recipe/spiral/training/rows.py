@@ -73,9 +73,7 @@ class Rows:
         launched = {launch.key: launch.sessions for launch in launches}
         self.turns: list[Turn] = []
         self.keys: list[str] = []
-        games: list[int] = []
-        players: list[int] = []
-        remaining: list[int] = []
+        columns: list[tuple[int, int, int]] = []
         counted: Counter[str] = Counter()
         for game, record in enumerate(self.records):
             for player, session in sorted(zip(record.trainable, launched[record.key.first_try()], strict=True)):
@@ -83,12 +81,8 @@ class Rows:
                 counted[session] += len(own)
                 self.turns += own
                 self.keys += [f"{session}_{number}" for number in range(first, counted[session])]
-                games += [game] * len(own)
-                players += [player] * len(own)
-                remaining += range(len(own) - 1, -1, -1)
-        self.games, self.players, self.remaining = (
-            np.array(column, np.int64) for column in (games, players, remaining)
-        )
+                columns += [(game, player, remaining) for remaining in reversed(range(len(own)))]
+        self.games, self.players, self.remaining = np.array(columns, np.int64).reshape(-1, 3).T
         self._places = {key: place for place, key in enumerate(self.keys)}
 
     def __len__(self) -> int:
