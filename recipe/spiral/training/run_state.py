@@ -20,7 +20,7 @@ from ..players.seeds import GameKey
 from ..rae import RoleBaselines
 from ..rollouts import channel
 from ..rollouts.channel import Played
-from ..storage.checkpoints import REFERENCE, is_of, latest, read_state, write_state
+from ..storage.checkpoints import REFERENCE, is_of, latest, read_state, resumed_from, write_state
 from ..storage.disk import BrokenOff, DiskFull, is_full
 from ..storage.metrics_file import MetricsFile
 from ..storage.record_writer import AnswerFolder, RecordWriter
@@ -149,12 +149,9 @@ class RunState:
     def restore(self, step: int, load_reference: Callable[[str], Any]) -> None:
         """Go on from the checkpoint that verl has loaded, with step 0 from none; remove what this run wrote after it.
         ``load_reference`` reads the reference policy from a folder."""
-        trainer = self.config.trainer
         state: dict[str, Any] = {}
-        folder = None
-        if step > 0:
-            resumed = trainer.resume_mode == "resume_path"
-            folder = Path(trainer.resume_from_path) if resumed else self.checkpoints.folder(step)
+        folder = resumed_from(self.config) if step > 0 else None
+        if folder is not None:
             state = read_state(folder)
             self.baselines.load_state_dict(state["baselines"])
             seed = int(self.config.seed)
