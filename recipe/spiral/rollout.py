@@ -67,11 +67,7 @@ class PolicyLoop(AgentLoopBase):
     def _generation(
         self, prompt_ids: list[int], output: Any, limit: int, versions: tuple[int, int] | None, answered_by: str | None
     ) -> Generation:
-        """An engine's response.
-
-        Raises:
-            RuntimeError: it has no tokens.
-        """
+        """An engine's response; RuntimeError: it has no tokens."""
         pace.answered(output.extra_fields)
         token_ids = list(output.token_ids)
         if not token_ids:

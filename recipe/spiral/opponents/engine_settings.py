@@ -75,8 +75,7 @@ class EngineSettings:
     @property
     def share(self) -> float:
         """Of a GPU's memory for each server, with ``rollout``'s overrides."""
-        share: float = self.rollout.get("gpu_memory_utilization", self.gpu_memory_utilization)
-        return share
+        return float(self.rollout.get("gpu_memory_utilization", self.gpu_memory_utilization))
 
     def slots(self, devices: int, ranks: int) -> int:
         """How many servers of ``ranks`` devices there are, where the policy has ``devices``; each has one model."""

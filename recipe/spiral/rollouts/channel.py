@@ -84,10 +84,7 @@ class Played:
     paces: list[Pace] = field(default_factory=list)
 
     def check_any(self, step: int) -> None:
-        """
-        Raises:
-            GameFailed: no game counts, because a player or the game failed in each of them.
-        """
+        """Raises GameFailed: no game counts, because a player or the game failed in each of them."""
         voids = [record for record in self.discarded if record.discarded == "void"]
         if voids and not self.records:
             first, mend = voids[0], "see that questions.grader judges such responses"
