@@ -180,7 +180,7 @@ class GameAgentLoop(PolicyLoop):
         except (PlayerFailure, GameFailure) as failure:
             names = (players[0].name, players[1].name)
             record = GameRecord(key, game, names, seat.trainable, discarded="void", reason=str(failure))
-            again = failure.again
+            again = isinstance(failure, GameFailure) or failure.again
         record.opponent = seat.opponent.kind
         return record, again
 

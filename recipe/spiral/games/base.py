@@ -32,13 +32,7 @@ class IllegalAction(ValueError):
 
 
 class GameFailure(Exception):
-    """The game itself failed, at an action that it did not refuse: it is void, and a loss for nobody.
-
-    Attributes:
-        again: whether the game may be played anew at once.
-    """
-
-    again = True
+    """The game itself failed, at an action that it did not refuse: it is void, and a loss for nobody."""
 
 
 class Game(ABC):
