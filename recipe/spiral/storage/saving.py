@@ -63,10 +63,9 @@ class CheckpointFolder:
         run's as soon as it has come to their steps again."""
         self._name(step)
         later, aside = [s for s in steps(self.path) if s > step], self.path / time.strftime(EARLIER)
-        for folder in map(self.folder, later):
+        if later:
             aside.mkdir(exist_ok=True)
-            folder.rename(aside / folder.name)
-        return [aside / self.folder(s).name for s in later]
+        return [folder.rename(aside / folder.name) for folder in map(self.folder, later)]
 
     def _name(self, step: int) -> None:
         if latest(self.path) != step or not (self.path / TRACKER).exists():
