@@ -9,8 +9,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..games.registry import NAMED
-from ..processes.arguments import Arguments, own_game, run_program, within
+from ..processes.arguments import NAMED, Arguments, own_game, run_program, within
 from ..processes.terminal import fail, show_traceback, visible
 from ..storage.checkpoints import BrokenCheckpoint
 from .exporting import Different, ExportError, export

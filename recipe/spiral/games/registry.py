@@ -15,9 +15,6 @@ from typing import Any, NamedTuple
 from .base import TEXTARENA, Game, UnknownGame
 from .outside import game_class, installed, is_class, is_outside
 
-#: What ``--game`` is for, in commands that read a folder.
-NAMED = "a game's class in the folder that you trust: its code runs, so that its games can be played again"
-
 
 class NotNamed(ImportError):
     """A file names a game from outside, and the user does not: it is not imported."""

@@ -16,6 +16,8 @@ from .interrupts import interrupt_on_signals
 from .terminal import fail, run_command
 
 Number = TypeVar("Number", int, float)
+#: What ``--game`` is for, in commands that read a folder.
+NAMED = "a game's class in the folder that you trust: its code runs, so that its games can be played again"
 
 
 class Arguments(argparse.ArgumentParser):

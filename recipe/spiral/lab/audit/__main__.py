@@ -11,8 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ...games.registry import NAMED
-from ...processes.arguments import Arguments, new_file, own_game, run_program
+from ...processes.arguments import NAMED, Arguments, new_file, own_game, run_program
 from ...processes.garbage import collect_less
 from ...processes.terminal import fail, visible
 from ...storage.disk import naming

@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ...games.registry import NAMED
-from ...processes.arguments import Arguments, own_game, run_program, within
+from ...processes.arguments import NAMED, Arguments, own_game, run_program, within
 from ...processes.launch import is_in_use
 from ...processes.run_log import duration
 from ...processes.terminal import fail, note
