@@ -259,11 +259,8 @@ class Extension:
 
 
 def choose(config: Any, say: Callable[[str], None]) -> tuple[Extension, ...]:
-    """Make those that the config names the ones of this run. ``say`` is told which of ours are not there.
-
-    Raises:
-        ValueError: it names another module that is not there.
-    """
+    """Make those that the config names the ones of this run. ``say`` is told which of ours are not there. Raises
+    ValueError: it names another module that is not there."""
     there = []
     for name in config.extensions:
         if _is_there(name):

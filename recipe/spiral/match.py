@@ -44,11 +44,8 @@ class Rules:
 
     @classmethod
     def from_config(cls, config: Any) -> Rules:
-        """From the config's ``rules``; ``illegal_rewards`` is a pair of numbers, or the name of one.
-
-        Raises:
-            ValueError: something is wrong there.
-        """
+        """From the config's ``rules``, of which ``illegal_rewards`` is a pair of numbers, or the name of one. Raises
+        ValueError: something is wrong there."""
         rewards, names = config.illegal_rewards, ", ".join(ILLEGAL_REWARDS)
         if isinstance(rewards, str) and rewards not in ILLEGAL_REWARDS:
             raise ValueError(f"rules.illegal_rewards={rewards!r}: must be one of {names}, or two numbers")
