@@ -51,8 +51,7 @@ _MEAN = "At a constant learning rate the policy goes on moving around its mean. 
 #: What the figures of an experiment do not show, where the tables alone would mislead.
 _REMARKS: dict[str, Sequence[str]] = {
     "regularised": (
-        "NashConv 0.667 is the least of a policy that never folds; it may still bet by its card. Folds disappear "
-        "first, because against uniform play a call gains on average over the cards.",
+        "NashConv 0.667 is the least of a policy that never folds. Folds [disappear first](../tiny_model.md).",
     ),
     "moving_reference": (
         _MOVING,
