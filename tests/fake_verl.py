@@ -53,7 +53,7 @@ class Verl(PPOTrainer):
     def _save_checkpoint(self) -> None:
         self.done.append(f"save {self.global_steps}")
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-        (folder / "actor").mkdir(parents=True)
+        (folder / "actor").mkdir(parents=True, exist_ok=True)
         shards = [f"actor/{kind}_world_size_1_rank_0.pt" for kind in ("model", "optim", "extra_state")]
         for part in ("data.pt", *shards):
             torch.save({}, folder / part)

@@ -290,7 +290,7 @@ class Saves(Verl):
     full: tuple[int, ...] = ()
 
     def _save_checkpoint(self) -> None:
-        super()._save_checkpoint()
+        self.done.append(f"save {self.global_steps}")
         place = Path(self.config.trainer.default_local_dir)
         folder = place / f"global_step_{self.global_steps}"
         state = (folder / "spiral.json").read_text()
