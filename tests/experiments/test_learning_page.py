@@ -41,7 +41,7 @@ def test_intervals_are_over_warm_starts_not_over_the_seeds_of_each(
 ) -> None:
     """Wins of 0.5 and 0.7 from one warm start are one value of 0.6, beside the other's 0.8: 0.7 ± 1.271."""
     monkeypatch.setattr("recipe.spiral.lab.models.tiny.ensure", made_model)
-    overrides = ["--config-dir", "config", "+experiment=tictactoe"]
+    overrides = ["--config-dir", "config", "+experiment=tictactoe", "opponents=[]"]
     settings = config(tmp_path, overrides=overrides, warm_starts=[0, 1], targets=[], name="tictactoe", loop="quick")
 
     def curve(run: Run) -> Curve:

@@ -128,7 +128,8 @@ def test_where_nothing_is_hidden_one_pass_balances_every_move(kl_type: str) -> N
 
 
 def test_tictactoe_at_rest_hardly_loses_to_perfect_play() -> None:
-    overrides = ["--config-dir", "config", "+experiment=tictactoe", "games=[TicTacToe]", "ref_update_freq=null"]
+    overrides = ["--config-dir", "config", "+experiment=tictactoe", "games=[TicTacToe]", "opponents=[]"]
+    overrides += ["ref_update_freq=null"]
     assert not measures_at_rest(compose_run(overrides)), "it does not know of temperatures"
     found = measures_at_rest(compose_run([*overrides, "actor_rollout_ref.rollout.temperature=1.0"]))
     assert len(found) == 20 and all(found[f"TicTacToe, player {role}, perfect: win"] == 0 for role in (0, 1))
