@@ -51,6 +51,19 @@ def test_two_ranks_meet_on_one_address(tmp_path: Path, method: str) -> None:
         assert told == "2 ['127.0.0.1']"
 
 
+def test_one_rank_alone_needs_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    import torch
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
+        torch.distributed.init_process_group("cpu:gloo", init_method="spiral://", rank=0, world_size=1)
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+
+
 def test_torchs_own_listens_on_all_addresses(tmp_path: Path) -> None:
     """Fails when the rendezvous can go."""
     assert any("'::'" in told or "'0.0.0.0'" in told for told in meet(tmp_path, "env://"))

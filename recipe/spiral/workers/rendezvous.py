@@ -35,6 +35,8 @@ def _rendezvous(
     listening = None
     if rank == 0:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        if world_size == 1:
+            port = 0  # nobody else has to find it, and what was free when it was chosen may be taken by now
         listening = socket.create_server((host, port), family=family).detach()
     yield TCPStore(host, port, world_size, rank == 0, timeout, master_listen_fd=listening), rank, world_size
 
