@@ -21,6 +21,6 @@ run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"
 
 # A worker's error can leave a trainer waiting for ever, so every run has an end. --foreground: Ctrl-C reaches the run itself,
-# also from a script or a pipe. After the limit it gets SIGTERM, which shuts Ray down, and a minute later SIGKILL.
-exec timeout --foreground --verbose --kill-after=60 "$limit" \
+# also from a script or a pipe. After the limit it gets SIGTERM, and SIGKILL when it has had its time to save.
+exec timeout --foreground --verbose --kill-after=$((${SPIRAL_SAVE_LIMIT:-120} + 30)) "$limit" \
     python -m recipe.spiral.main_spiral +experiment=quickstart "$@"

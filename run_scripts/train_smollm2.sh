@@ -15,5 +15,5 @@ if [[ $made == gpu ]]; then
 else
     echo "smollm2_cpu: LoRA, 20 steps of about 30 turns; on two cores about half an hour (an estimate)" >&2
 fi
-exec timeout --foreground --verbose --kill-after=60 "$limit" \
+exec timeout --foreground --verbose --kill-after=$((${SPIRAL_SAVE_LIMIT:-120} + 30)) "$limit" \
     python -m recipe.spiral.main_spiral +experiment="smollm2_$made" "$@"

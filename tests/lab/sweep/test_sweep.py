@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -219,6 +220,23 @@ def test_an_interrupt_ends_the_job_and_the_sweep(
     drivers.append(Driver(tmp_path, stub, "ok", "wait", "ok"))
     assert drivers[-1].wait()[0] == 0
     assert [len(starts(tmp_path, job)) for job in range(3)] == [1, 2, 1]
+
+
+def test_a_job_that_still_saves_counts_as_interrupted_and_is_let_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it started cannot be ended as what a dead one has left: that raises InUse."""
+    from recipe.spiral.lab.sweep.runner import _Running
+
+    monkeypatch.setattr("recipe.spiral.lab.sweep.runner.end_leftovers", lambda notes: pytest.fail("it lives"))
+    job = Job("job=0", tmp_path / "job=0", {}, (), "c")
+    sweep = Sweep([job], tmp_path, 1, ["true"])
+    job.folder.mkdir(exist_ok=True)
+    (job.folder / OUTPUT).touch()
+    with subprocess.Popen(["sleep", "60"]) as saving:
+        sweep._end(_Running(job, saving, 0, 0.0, 0.0, 0, ExitStack()))
+        assert saving.poll() is None and sweep.states["job=0"].status == "interrupted"
+        saving.kill()
 
 
 def test_a_killed_sweep_leaves_a_table_and_ends_its_job(tmp_path: Path, stub: list[str], drivers: list[Driver]) -> None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...processes.interrupts import STOPPED_STATUS
+from ...processes.interrupts import LIMIT, SAVE_LIMIT, STOPPED_STATUS
 from ...processes.launch import PROCESSES, clean_run, end_leftovers, end_with_parent
 from ...processes.run_log import duration
 from ...processes.terminal import Follow, visible
@@ -21,8 +21,8 @@ from .sweep_table import REPORT, TABLE, write_tables
 
 #: Of a job, by its process's exit status; any other has failed, or was interrupted.
 _STATUSES: dict[int | None, Status] = {0: "ok", STOPPED_STATUS: "stopped"}
-#: Seconds that an interrupted job has to clean up after itself.
-PATIENCE = 60.0
+#: Seconds that an interrupted job has to clean up after itself, when it has saved.
+PATIENCE = 30.0
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Sweep:
             try:
                 for run in running:
                     with suppress(subprocess.TimeoutExpired):
-                        run.process.wait(PATIENCE)
+                        run.process.wait(int(os.environ.get(SAVE_LIMIT, LIMIT)) + PATIENCE)
             finally:
                 for run in running:
                     self._end(run)
@@ -145,7 +145,8 @@ class Sweep:
         """Note how a job went; one that has not ended yet counts as interrupted."""
         job, status = run.job, run.process.poll()
         run.following.close()
-        end_leftovers(job.folder / PROCESSES)  # of a job that was killed
+        if status is not None:
+            end_leftovers(job.folder / PROCESSES)  # of a job that was killed
         state = self.states[job.name]
         interrupted = status is None or status in (128 + signal.SIGINT, -signal.SIGINT, -signal.SIGTERM)
         state.status = _STATUSES.get(status, "interrupted" if interrupted else "failed")
