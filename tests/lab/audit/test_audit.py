@@ -411,12 +411,26 @@ def test_a_tracker_that_cannot_be_read(
 
 
 @pytest.mark.parametrize(
-    "state", ["[]", "null", "[" * 100_000, '{"baselines": []}', '{"baselines": {"values": [[]]}}', "{"]
+    "state",
+    [
+        "[]",
+        "null",
+        "[" * 100_000,
+        "{",
+        *(f'{{"baselines": {values}}}' for values in ("[]", '{"values": [[]]}', '{"values": [[5, 0, "self", 0]]}')),
+    ],
 )
 def test_a_checkpoint_of_any_content(run_dir: Path, capsys: pytest.CaptureFixture[str], state: str) -> None:
     (run_dir / "checkpoints" / "global_step_2" / "spiral.json").write_text(state)
     status, _, found = audit(run_dir, capsys)
     assert status == 1 and len(found["problems"]) == 1 and found["problems"][0].startswith("checkpoint 2: ")
+
+
+@pytest.mark.parametrize("state", ["[]", "{", '{"settings": 5}', '{"rae_before": [[1]]}', '{"records_after": []}'])
+def test_a_latest_checkpoint_of_any_content(run_dir: Path, capsys: pytest.CaptureFixture[str], state: str) -> None:
+    (run_dir / "checkpoints" / f"global_step_{STEPS}" / "spiral.json").write_text(state)
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1 and {problem.split(":")[0] for problem in found["problems"]} == {f"checkpoint {STEPS}"}
 
 
 @pytest.mark.parametrize("garbled", [b'{"key": {"spl', b"\xff\xfe\n", b"[]\n", b"\n", b"null\n"])

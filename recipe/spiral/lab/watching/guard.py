@@ -12,9 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from statistics import fmean, median_low
-from typing import Any, TypedDict
-
-import msgspec
+from typing import Any
 
 SYMPTOMS = (
     "short_responses",
@@ -68,14 +66,6 @@ class _Series:
     @property
     def means(self) -> tuple[float, float]:
         return fmean(self.first), fmean(self.last)
-
-
-class _Saved(TypedDict, total=False):
-    """A ``state_dict``."""
-
-    series: dict[str, _Series]
-    streaks: list[tuple[str, str, int]]
-    active: list[tuple[str, str]]
 
 
 class Guard:
@@ -200,15 +190,13 @@ class Guard:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a ``state_dict``, or from none. A shorter window drops values; a longer one waits for more. Raises
-        ValueError: it is no ``state_dict``."""
-        saved = msgspec.convert(state, _Saved)
+        """Go on from a ``state_dict``, or from none. A shorter window drops values; a longer one waits for more."""
         self._series = {
-            name: _Series(series.first[: self._window], series.last[-self._window :])
-            for name, series in saved.get("series", {}).items()
+            name: _Series(series["first"][: self._window], series["last"][-self._window :])
+            for name, series in state.get("series", {}).items()
         }
-        self._streaks = {(symptom, game): streak for symptom, game, streak in saved.get("streaks", ())}
-        self._active = set(saved.get("active", ()))
+        self._streaks = {(symptom, game): streak for symptom, game, streak in state.get("streaks", ())}
+        self._active = set(map(tuple, state.get("active", ())))
 
 
 _OF_ROLE = re.compile(r"games/(?P<game>[^/]+)/p[01]/(response_tokens|short_reasoning|entropy)")
