@@ -20,7 +20,7 @@ class Watcher(extensions.Watcher):
 
     def __init__(self, config: Any) -> None:
         trainer = config.trainer
-        self._guard = Guard.from_settings(config.guard)
+        self._guard = Guard(config.guard)
         self._action = config.guard.action
         self._bias = Bias() if trainer.v1.trainer_mode != "sync" else None
         self._reasoning_chars = config.guard.reasoning_chars
