@@ -77,11 +77,8 @@ class Watcher(extensions.Watcher):
             self._traces.finish()
 
     def state_dict(self) -> dict[str, Any]:
-        bias = {} if self._bias is None else {"bias": self._bias.state_dict()}
-        return self._guard.state_dict() | bias | {"voids": self._voids.state_dict()}
+        return self._guard.state_dict() | {"voids": self._voids.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._guard.load_state_dict(state)
         self._voids.load_state_dict(state.get("voids", {}))
-        if self._bias is not None:
-            self._bias.load_state_dict(state.get("bias", []))
