@@ -19,7 +19,7 @@ from ...storage.disk import read_small
 from ...storage.metrics_file import METRICS
 from ...storage.run_config import setting
 from ..sweep.sweep_table import TABLE
-from .bundle import OF_SEVERAL, Bundle, is_within
+from .bundle import OF_SEVERAL, Bundle
 from .curves import SHOWN, Curves, since_start, thinned_alike
 from .evaluation_games import is_evaluation
 from .run_report import REPORT, NoRun, is_run
@@ -38,7 +38,7 @@ def runs_of(folders: Sequence[Path]) -> list[Path]:
 
 def _runs_in(folder: Path) -> list[Path]:
     if rows := _table(folder):
-        runs = [run for row in rows if is_within(run := folder / row["folder"], folder)]
+        runs = [folder / row["folder"] for row in rows]
         if not any(run.is_dir() for run in runs) and not is_in_use(folder):
             raise NoRun(f"{folder}: none of the runs is here that its {TABLE} names")
         return runs

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..local_server import KINDS, LocalServer, guarded, headers
-from .bundle import ASSETS, DATA, OF_RUN, is_within
+from .bundle import ASSETS, DATA, OF_RUN
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -52,7 +52,11 @@ def served(reports: Sequence[Path], token: str, hosts: set[str]) -> Starlette:
 
 def _is_of(report: Path, file: Path) -> bool:
     """Whether a file is one that a report is made of."""
-    if not file.is_relative_to(report) or file.suffix not in KINDS or not is_within(file, report):
+    if (
+        not file.is_relative_to(report)
+        or file.suffix not in KINDS
+        or not file.resolve().is_relative_to(report.resolve())
+    ):
         return False
     place, *inner = file.relative_to(report).parts
     return place in (ASSETS, DATA) if inner else file.stem in OF_RUN
