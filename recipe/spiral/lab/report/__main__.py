@@ -7,10 +7,9 @@ On a machine that you reach by SSH, --serve shows them in your own browser.
 from __future__ import annotations
 
 import argparse
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ...processes.arguments import NAMED, Arguments, own_game, run_program, within
@@ -91,7 +90,7 @@ def _run(options: argparse.Namespace) -> int:
     page: Comparison | RunReport
     page = Comparison(options.run_dir, out) if several else RunReport(first, out, options.evaluation, options.game)
     begun = time.monotonic()
-    page.renew(_progress())
+    page.renew()
     for line in page.notes():
         note(line)
     print(f"{(out / 'index.html').absolute()} ({duration(time.monotonic() - begun)})", flush=True)
@@ -125,19 +124,6 @@ def _watch_beside(page: Comparison | RunReport, folders: Sequence[Path], every: 
         _watch(page, folders, every)
     except (NoRun, OSError, DamagedDatabase, InUse) as error:
         note(f"the pages are not renewed any more: {error}")
-
-
-def _progress(interval: float = 2.0) -> Callable[[int, int], None]:
-    """Says how far a long work is, every so many seconds."""
-    last = time.monotonic()
-
-    def say(done: int, of: int) -> None:
-        nonlocal last
-        if (now := time.monotonic()) - last >= interval:
-            last = now
-            print(f"report: read {done} of {of} steps", file=sys.stderr, flush=True)
-
-    return say
 
 
 if __name__ == "__main__":

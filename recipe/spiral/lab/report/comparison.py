@@ -7,7 +7,7 @@ import io
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean, stdev
@@ -76,13 +76,10 @@ class Comparison:
         self._known: dict[Path, tuple[int, dict[str, Any]]] = {}
         self._looked: Any = None
 
-    def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> bool:
+    def renew(self) -> bool:
         """Take in what is new; returns whether there was anything."""
         self.bundle.begin(OF_SEVERAL)
-        new = False
-        for number, curves in enumerate(self._curves):
-            progress(number, len(self._curves))
-            new |= curves.renew()
+        new = any([curves.renew() for curves in self._curves])
         running = any(map(is_in_use, self._folders))
         states = [self._state(run) for run in self._runs]
         if not new and (running, states) == self._looked:

@@ -8,7 +8,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,12 +103,12 @@ class RunReport:
         shutil.rmtree(data)
         return {}
 
-    def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> bool:
+    def renew(self) -> bool:
         """Take in what is new; returns whether there was anything."""
         self.bundle.begin()
         running = is_in_use(self.run_dir)
         read = 0
-        for steps in self.games.renew(progress):
+        for steps in self.games.renew():
             read += steps
             self._remember()
         places = with_results([self.run_dir]) if self._evaluation else folders(self.run_dir, self._asked)
