@@ -206,28 +206,3 @@ def test_what_a_config_asks_of_the_readers_environment_is_missing(
     assert KEY not in printed.out + printed.err
     written = [file for file in place.rglob("*") if file.is_file()]
     assert len(written) > 10 and not [file for file in written if KEY.encode() in file.read_bytes()]
-
-
-def test_the_report_is_not_written_where_a_runs_link_leads(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run, before = place / "outputs" / "run", {*place.iterdir()}
-    (run / "report").symlink_to(place)
-    assert report([str(run)]) == 2 and "report: is a link" in capsys.readouterr().err
-    assert {*place.iterdir()} == before
-
-
-def test_the_report_shows_nothing_that_a_link_leads_to(place: Path) -> None:
-    run, evaluation = place / "outputs" / "run", place / "outputs" / "run" / "evaluation"
-    evaluation.mkdir()
-    private = place / "private"
-    private.write_text(f'{{"notes": ["{KEY}"], "{KEY}": 1}}\n')
-    (run / "train.log").symlink_to(private)
-    (run / "evaluation2").symlink_to(place / "elsewhere")
-    (place / "elsewhere").mkdir()
-    for file in (evaluation / "results.json", place / "elsewhere" / "results.json"):
-        file.symlink_to(private)
-    assert report([str(run), "--out", "pages"]) == 0
-    (evaluation / "results.json").unlink()
-    (evaluation / "results.json").write_text("{}")
-    (evaluation / "actions.csv").symlink_to(private)
-    assert report([str(run), "--out", "pages"]) == 0
-    assert not [file for file in (place / "pages").rglob("*") if file.is_file() and KEY.encode() in file.read_bytes()]

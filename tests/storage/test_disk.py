@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.storage.checkpoints import STATE_FILE, BrokenCheckpoint, read_state
-from recipe.spiral.storage.disk import read_small, write_whole
+from recipe.spiral.storage.disk import read_json, read_small, write_whole
 from recipe.spiral.storage.manifest import MANIFEST, changed_files
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 from recipe.spiral.storage.run_config import load_config
@@ -82,3 +82,10 @@ def test_metrics_without_lines_are_passed_over_in_pieces(tmp_path: Path) -> None
     assert [logged.step for logged, _ in read_metrics(tmp_path / METRICS)] == [3]
     assert tracemalloc.get_traced_memory()[1] < 2**26
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", "null", "[" * 100_000, '{"a": ' * 100_000, "9" * 5000, "\0"])
+def test_a_file_of_no_mapping_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(ValueError, match=r"a\.json: "):
+        read_json(tmp_path / "a.json")

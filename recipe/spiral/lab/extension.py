@@ -11,7 +11,6 @@ from typing import Any
 
 from .. import extensions
 from ..extensions import Budgets, Given, Kind, Measured, Questions, Watcher
-from ..storage.checkpoints import STATE_FILE, BrokenCheckpoint, resumed_from
 
 #: What starts a job of a sweep, before its overrides.
 JOB = [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
@@ -35,28 +34,8 @@ class Extension(extensions.Extension):
             from .evaluation.benchmarks import benchmark_entries
 
             benchmark_entries.check_entries(config)
-        if (checkpoint := resumed_from(config)) is not None:
-            self._resumes(config, checkpoint)
         if not config.dry_run:  # which asks nobody
             _ask_endpoints(config)
-
-    def _resumes(self, config: Any, checkpoint: Path) -> None:
-        """See that what a checkpoint has of ours can be gone on with."""
-        from ..opponents.pool_folder import PoolFolder
-        from .saved_state import checked_state
-
-        state = checked_state(checkpoint)
-        if lacks := sorted({"baselines", "guard", "in_flight", "records_after"} - state.keys()):
-            raise BrokenCheckpoint(f"{checkpoint / STATE_FILE}: lacks {', '.join(lacks)}")
-        league = state.get("league", {})
-        members = [member["name"] for member in (league.get("pool") or {}).get("members", ())]
-        try:
-            for name in (*members, *league.get("leaving", ())):
-                PoolFolder(Path(str(config.run_dir))).path(name)
-            self.budgets(config).load_state_dict(league.get("budgets", {}))
-            self.watcher(config).load_state_dict(state["guard"])
-        except ValueError as error:
-            raise ValueError(f"{checkpoint / STATE_FILE}: {error}") from error
 
     def model(self, config: Any) -> Path | None:
         """An embedded model. One that is neither shipped nor in the cache is made now."""

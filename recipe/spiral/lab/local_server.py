@@ -19,11 +19,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import BaseRoute
 
-#: Answers a request; its path comes without the token.
-Answer = Callable[["Request", str], Awaitable["Response"]]
-#: The types of files, by the ends of their names; no others are served.
-KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _EVERYWHERE = ("0.0.0.0", "::")
 _LOOPBACK = ("127.0.0.1", "localhost")
 
@@ -84,24 +81,28 @@ class LocalServer:
         return uvicorn.Server(uvicorn.Config(application, timeout_graceful_shutdown=1, lifespan="off", **quiet))
 
 
-def guarded(
-    answer: Answer, token: str, hosts: set[str], headers: Mapping[str, str], methods: Sequence[str] = ("GET",)
-) -> Starlette:
-    """An application that asks ``answer`` only for paths that begin with the token, and in requests that call this
-    machine by one of ``hosts``."""
+def guarded(routes: Sequence[BaseRoute], token: str, hosts: set[str], headers: Mapping[str, str]) -> Starlette:
+    """An application with these routes behind the token, for requests that call this machine by one of ``hosts``."""
     from starlette.applications import Starlette
-    from starlette.responses import PlainTextResponse, RedirectResponse
-    from starlette.routing import Route
+    from starlette.middleware import Middleware
+    from starlette.middleware.base import BaseHTTPMiddleware
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Mount
 
-    async def guard(request: Request) -> Response:
+    async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        given = request.scope["path"].removeprefix("/").partition("/")[0]
+        response: Response
         if _host(request.headers.get("host", "")) not in hosts:
-            return PlainTextResponse("This server is not reached by that name.\n", 403, headers)
-        given, slash, path = request.path_params["path"].partition("/")
-        if not secrets.compare_digest(given.encode(), token.encode()):
-            return PlainTextResponse("Wrong token: open the whole address that the program printed.\n", 403, headers)
-        return await answer(request, path) if slash else RedirectResponse(f"/{token}/", headers=headers)
+            response = PlainTextResponse("This server is not reached by that name.\n", 403)
+        elif not secrets.compare_digest(given.encode(), token.encode()):
+            response = PlainTextResponse("Wrong token: open the whole address that the program printed.\n", 403)
+        else:
+            response = await call_next(request)
+        response.headers.update(headers)
+        return response
 
-    return Starlette(routes=[Route("/{path:path}", guard, methods=list(methods))])
+    mounted = [Mount(f"/{token}", routes=routes)]
+    return Starlette(routes=mounted, middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)])
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -12,7 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral import main_spiral
-from recipe.spiral.lab.watching.guard import SYMPTOMS, Bounds, Guard
+from recipe.spiral.lab.watching.guard import SYMPTOMS, Guard
 from recipe.spiral.processes.interrupts import STOPPED, STOPPED_STATUS
 from recipe.spiral.processes.run_log import LOG
 from tests.fake_verl import CONFIG, Verl, trainer
@@ -29,12 +29,10 @@ BOUND = {
 }
 
 
-def guard(patience: int = PATIENCE, **bounds: float) -> Guard:
+def guard(patience: int = PATIENCE, **bounds: float | None) -> Guard:
     """With the default bounds, or with these alone."""
-    settings = {**CONFIG.guard, "window": WINDOW, "patience": patience}
-    if bounds:
-        settings |= {name: bounds.get(name) for name in Bounds.__dataclass_fields__}
-    return Guard.from_settings(settings)
+    unbound = dict.fromkeys(CONFIG.guard) if bounds else CONFIG.guard
+    return Guard(OmegaConf.create({**unbound, **bounds, "window": WINDOW, "patience": patience}))
 
 
 def healthy(game: str = "KuhnPoker", **more: float) -> dict[str, float]:
@@ -184,7 +182,7 @@ def test_a_game_may_be_absent_from_steps() -> None:
 
 
 def test_null_switches_a_bound_off() -> None:
-    watch = Guard(WINDOW, PATIENCE, Bounds())
+    watch = guard(grad_norm=None)
     show(watch, *[thinking()] * WINDOW)
     bad = thinking(p0__response_tokens=1, p0__short_reasoning=1, p0__entropy=0, p0__win=1, p1__win=0, p0__invalid=1)
     assert show(watch, *[{**bad, "actor/grad_norm": 1e9}] * 20) == []

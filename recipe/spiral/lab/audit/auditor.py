@@ -26,7 +26,6 @@ from ...storage.record_folder import RecordFolder
 from ...training.filters import REJECTED, UNPAIRED
 from ...training.kept_settings import of_baselines
 from ..run_progress import resumed_after
-from ..saved_state import checked_state
 from .game_checks import TOLERANCE, Findings, Games, Tally, look_at_all, name, name_turn
 from .games_in_flight import InFlight
 from .recompute import MOST, Baselines, NothingToAudit, Place, Settings, marks
@@ -304,9 +303,9 @@ class Auditor(Findings):
         self.checkpoints.append(step)
         saved: dict[tuple[str, int, str], float] = {}
         try:
-            state = checked_state(folder)
+            state = checkpoints.read_state(folder)
             for game, role, opponent, value in state["baselines"]["values"]:
-                saved[game, int(role), str(opponent)] = float(value)
+                saved[str(game), int(role), str(opponent)] = float(value)
             seed = state.get("settings", state)["seed"]
             if (state["step"], seed) != (step, self.settings.seed):
                 yield f"is of step {state['step']} and seed {seed}"
@@ -330,11 +329,12 @@ def _begun(checkpoint: Path, step: int) -> tuple[int, list[tuple[int, Mapping[st
     """What a run's latest checkpoint says: the step after which its records begin, 0 where it does not; and the
     settings of baselines that held up to steps, the checkpoint's included."""
     try:
-        state = checked_state(checkpoint)
+        state = checkpoints.read_state(checkpoint)
         its_own = of_baselines(state.get("settings", {}))
-        before = [*state.get("rae_before", []), *([(step, its_own)] if its_own else [])]
+        before = [(int(until), rae) for until, rae in state.get("rae_before", [])]
+        before += [(step, its_own)] if its_own else []
         return max(int(state.get("records_after", 0)), 0), before
-    except (checkpoints.BrokenCheckpoint, TypeError, ValueError, OverflowError):
+    except (checkpoints.BrokenCheckpoint, AttributeError, TypeError, ValueError, OverflowError):
         return 0, []
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from ...players.records import GameRecord, Turn
 from ...processes.garbage import collect_less
-from ...storage.record_folder import MOST_BROKEN, Torn, parse, unpack
+from ...storage.record_folder import Torn, parse, unpack
 from .games_in_flight import wrong_age
 from .recompute import Settings, fingerprint
 from .replay import differences, replay
@@ -106,7 +106,7 @@ class Games(Findings):
         self.games: list[GameRecord] = []
         self.step = int(re.findall(r"_step_(\d+)", file.name)[-1])
         self.whole = True
-        number = broken = 0
+        number = 0
         try:
             for number, line in enumerate(unpack(file), 1):
                 try:
@@ -119,9 +119,6 @@ class Games(Findings):
                 except Exception as error:  # a line may hold anything
                     self.problems.append(f"{file.name}:{number}: not a game's record: {type(error).__name__}: {error}")
                     self.whole = False
-                    broken += 1
-                    if broken == MOST_BROKEN:
-                        raise Torn(f"{broken} lines are no records: the rest is not read") from error
                     continue
                 self.whole = self.whole and rewards == record.rewards
                 record.rewards = rewards

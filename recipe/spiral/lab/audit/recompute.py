@@ -14,12 +14,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from ...checks.errors import require, written
-from ...checks.schema import KINDS, is_of
 from ...games import id_of
 from ...match import Rules
 from ...players.records import SELF_PLAY, GameRecord, Turn
@@ -28,15 +26,6 @@ from ...storage.checkpoints import config_file
 from ...storage.run_config import load_config
 from ...training.filters import Filters
 
-#: The sections, and the other settings, that are read.
-_SECTIONS = (
-    *("rules", "algorithm", "algorithm.rae", "algorithm.rollout_correction", "data", "data.custom_cls", "branching"),
-    *("draw_retry", "asynchronous", "records", "trainer", "trainer.v1"),
-)
-_READ = (
-    *("seed", "batch_unit", "actor_rollout_ref.rollout.n", "trainer.resume_mode", "trainer.v1.trainer_mode"),
-    *(f"{section}." for section in _SECTIONS if not section.startswith("trainer")),
-)
 #: Of games, branches and the like: more than any run has, and few enough to be counted.
 MOST = 2**20
 #: A turn by its game's key, player and number.
@@ -68,7 +57,6 @@ class Settings:
             raise NothingToAudit(f"{run_dir}: no run is here: there is no {file.name}")
         try:
             config = load_config(file)
-            _check(config)
             self._read(config)
         except (OSError, YAMLError, OmegaConfBaseException, ValueError, TypeError, AttributeError, KeyError) as error:
             said = " ".join(str(error).split()).removeprefix(f"{file}: ")
@@ -86,13 +74,16 @@ class Settings:
         self.random_openings = {share.id: share.random_opening for share in self.shares or ()}
         #: Games of a step, or turns. In the asynchronous modes so many games share a key's step.
         self.batch_size = int(data.train_batch_size)
-        rows = self.batch_size * (self.responses or 1)
+        rows = self.batch_size * (1 if self.responses is None else self.responses)
         #: None: as many games as give ``batch_size`` turns.
         self.games_per_step = None if config.batch_unit == "turns" else rows
         self.games_per_start = int(data.games_per_start)
         branching = config.branching
         #: Of each game, the turns that are taken anew, and the branches from each.
         self.states, self.continuations = int(branching.states), int(branching.continuations)
+        amounts = rows, self.games_per_start, self.states + 1, self.continuations + 1
+        if not 0 < min(amounts) <= max(amounts) <= MOST:
+            raise ValueError(f"data, branching: the number of games, or of branches, is below 1, or above {MOST}")
         self.draw_retries = int(config.draw_retry.max_retries) if config.draw_retry.enabled else 0
         self.rules = Rules.from_config(config.rules)
         self.filters = Filters.from_config(config)
@@ -137,20 +128,6 @@ class Settings:
     def advantages_follow(self) -> bool:
         """Whether advantages follow from outcomes. verl's own estimators and a KL penalty need what no record holds."""
         return self.estimator in ("rae", "grpo_role") and not self.kl_in_reward
-
-
-def _check(config: DictConfig) -> None:
-    """Refuse what no run writes, which somebody has changed since. What is left out is named where it is read."""
-    for name in _SECTIONS:
-        section = OmegaConf.select(config, name)
-        require(isinstance(section, DictConfig), f"{name}={written(section)}: must be a mapping")
-    games = OmegaConf.select(config, "games")
-    require(isinstance(games, ListConfig), f"games={written(games)}: must be a list")
-    for name, kind in KINDS.items():
-        value = OmegaConf.select(config, name, default=MISSING) if name.startswith(_READ) else MISSING
-        require(value == MISSING or is_of(value, kind), f"{name}={written(value)}: must be {kind}")
-        many = name.startswith(("data.", "branching.")) and isinstance(value, int) and value > MOST
-        require(not many, f"{name}={written(value)}: must be at most {MOST}")
 
 
 class Baselines:

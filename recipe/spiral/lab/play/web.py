@@ -4,7 +4,6 @@ nobody gets in without the address (``local_server``)."""
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import time
 from contextlib import suppress
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ...players.player import Position
 from ...processes.terminal import visible
 from ..drawing.drawn import PAGE_FILES, Drawn
-from ..local_server import KINDS, LocalServer, guarded, headers
-from .playing import LONGEST_ENTRY, Finished, Move, choices, table_of
+from ..local_server import LocalServer, guarded, headers
+from .playing import Finished, Move, choices, table_of
 from .session import Session
 
 if TYPE_CHECKING:
@@ -25,19 +24,10 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 _PAGE = Path(__file__).parent / "page"
-#: The page, and what it loads, with their types.
-FILES = {
-    "" if file.name == "index.html" else file.name: (file, KINDS[file.suffix])
-    for file in (*_PAGE.iterdir(), *PAGE_FILES)
-    if file.suffix in KINDS
-}
 #: Seconds for which a request for the next state waits; seconds without one after which the page counts as closed.
 _WAIT, _CLOSED = 10.0, 5.0
 #: Seconds in which the page can still ask why the program ends.
 _LAST = 1.0
-#: Bytes of a request's body.
-_LONGEST_BODY = 4 * LONGEST_ENTRY + 1000
-_LONGEST_NUMBER = 18
 #: How many actions get a button.
 _BUTTONS = 120
 _HEADERS = headers("style-src 'self'; connect-src 'self'; img-src data:")
@@ -217,50 +207,37 @@ class WebPage:
 def application(page: WebPage, token: str, hosts: set[str]) -> Starlette:
     """The server's application. Every path begins with ``token``; ``hosts`` are the names and addresses by which
     requests may call this machine."""
-    from starlette.responses import JSONResponse, PlainTextResponse
-    from starlette.responses import Response as Plain
+    from starlette.exceptions import HTTPException
+    from starlette.responses import JSONResponse
+    from starlette.routing import Mount, Route
+    from starlette.staticfiles import StaticFiles
 
-    def refuse(status: int, why: str) -> Response:
-        return PlainTextResponse(f"{why}\n", status, _HEADERS)
+    async def body(request: Request) -> Any:
+        """A page of another site can send all but JSON unasked."""
+        try:
+            return await request.json() if request.headers.get("content-type") == "application/json" else None
+        except (ValueError, RecursionError):
+            return None
 
-    async def answer(request: Request, path: str) -> Response:
-        if request.method == "POST":
-            try:
-                body = await _body(request)
-            except ValueError as error:
-                return refuse(400, f"{error}")
-            if path == "enter" and isinstance(body.get("entry"), str) and type(body.get("question")) is int:
-                taken = page.enter(body["question"], body["entry"])
-                return JSONResponse({"taken": taken}, 200 if taken else 409, _HEADERS)
-            if path == "again" and type(body.get("role")) is int and body["role"] in (0, 1):
-                page.again(body["role"])
-                return JSONResponse({"taken": True}, 200, _HEADERS)
-            return refuse(400, "That is no request of this page.")
-        if path == "state":
-            version = request.query_params.get("after", "")
-            if len(version) > _LONGEST_NUMBER:
-                return refuse(400, "That is no number of a state.")
-            return JSONResponse(await page.after(int(version) if version.isdecimal() else -1), 200, _HEADERS)
-        if path in FILES:
-            file, kind = FILES[path]
-            return Plain(file.read_bytes(), 200, _HEADERS, kind)
-        return refuse(404, "There is no such page.")
+    async def state(request: Request) -> Response:
+        known = request.query_params.get("after") == str(page.version)
+        return JSONResponse(await page.after(page.version if known else -1))
 
-    return guarded(answer, token, hosts, _HEADERS, ("GET", "POST"))
+    async def enter(request: Request) -> Response:
+        match await body(request):
+            case {"question": int(question), "entry": str(entry)}:
+                taken = page.enter(question, entry)
+                return JSONResponse({"taken": taken}, 200 if taken else 409)
+        raise HTTPException(400)
 
+    async def again(request: Request) -> Response:
+        match await body(request):
+            case {"role": int(role)} if str(role) in ("0", "1"):  # a truth value is an int
+                page.again(role)
+                return JSONResponse({"taken": True})
+        raise HTTPException(400)
 
-async def _body(request: Request) -> dict[str, Any]:
-    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-        raise ValueError("The body must be JSON.")
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _LONGEST_BODY:
-            raise ValueError("The body is too long.")
-    try:
-        content = json.loads(body)
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict):
-        raise ValueError("The body must be a JSON object.")
-    return content
+    routes = [Route("/state", state), *(Route(f"/{work.__name__}", work, methods=["POST"]) for work in (enter, again))]
+    static = ("/drawing", PAGE_FILES[0].parent), ("/", _PAGE)
+    mounts = [Mount(place, StaticFiles(directory=folder, html=True)) for place, folder in static]
+    return guarded([*routes, *mounts], token, hosts, _HEADERS)

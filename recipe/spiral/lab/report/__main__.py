@@ -7,10 +7,9 @@ On a machine that you reach by SSH, --serve shows them in your own browser.
 from __future__ import annotations
 
 import argparse
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ...processes.arguments import NAMED, Arguments, own_game, run_program, within
@@ -82,8 +81,6 @@ def _run(options: argparse.Namespace) -> int:
     if options.game and several:
         raise NoRun("--game: is only for one run or evaluation: several on one page show no games")
     out: Path = options.out or (Path("comparison") if len(options.run_dir) > 1 else first / REPORT)
-    if options.out is None and out.is_symlink():
-        raise NoRun(f"{out}: is a link, which may lead anywhere; say by --out where the pages go")
     if why := unwritable(out):
         raise NoRun(f"--out {out}: {why}")
     for place in options.evaluation:
@@ -93,7 +90,7 @@ def _run(options: argparse.Namespace) -> int:
     page: Comparison | RunReport
     page = Comparison(options.run_dir, out) if several else RunReport(first, out, options.evaluation, options.game)
     begun = time.monotonic()
-    page.renew(_progress())
+    page.renew()
     for line in page.notes():
         note(line)
     print(f"{(out / 'index.html').absolute()} ({duration(time.monotonic() - begun)})", flush=True)
@@ -127,19 +124,6 @@ def _watch_beside(page: Comparison | RunReport, folders: Sequence[Path], every: 
         _watch(page, folders, every)
     except (NoRun, OSError, DamagedDatabase, InUse) as error:
         note(f"the pages are not renewed any more: {error}")
-
-
-def _progress(interval: float = 2.0) -> Callable[[int, int], None]:
-    """Says how far a long work is, every so many seconds."""
-    last = time.monotonic()
-
-    def say(done: int, of: int) -> None:
-        nonlocal last
-        if (now := time.monotonic()) - last >= interval:
-            last = now
-            print(f"report: read {done} of {of} steps", file=sys.stderr, flush=True)
-
-    return say
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import gzip
 import importlib.resources
 import json
 import math
-import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +19,7 @@ from string import Template
 from typing import Any
 
 from ...extras import install
-from ...storage.disk import naming, read_small
+from ...storage.disk import read_small, write_whole
 from ..drawing.drawn import PAGE_FILES
 
 ASSETS = "assets"
@@ -63,12 +62,12 @@ class Bundle:
         if self._begun:
             return
         index = self.folder / "index.html"
-        if index.is_file() and not index.is_symlink() and not (self.folder / ASSETS).is_dir():
+        if index.is_file() and not (self.folder / ASSETS).is_dir():
             raise FileExistsError(f"{index}: no report has made this; give another --out, or remove it")
         if find_spec("plotly") is None:
             raise NoCharts(f"the charts need plotly: {install('report')}")
         charts = importlib.resources.files("plotly") / "package_data" / "plotly.min.js"
-        for file in [*_PAGES.glob("*.js"), *_PAGES.glob("*.css"), *PAGE_FILES, charts]:  # none of before is trusted
+        for file in [*_PAGES.glob("*.js"), *_PAGES.glob("*.css"), *PAGE_FILES, charts]:
             self.replace(self.folder / ASSETS / file.name, file.read_text(encoding="utf-8"))
         template = Template((_PAGES / "page.html").read_text(encoding="utf-8"))
         for name, (title, scripts) in pages.items():
@@ -91,18 +90,9 @@ class Bundle:
 
     def replace(self, file: Path, text: str) -> None:
         """Write a file that whoever reads it sees as it was or as it is. Not waiting for the disk, as records do: a
-        report can be made again. Links may lead out of a stranger's folder, and are replaced, too."""
-        for folder in (self.folder / DATA, file.parent):
-            if folder != self.folder and folder.is_symlink():
-                folder.unlink()
+        report can be made again."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")  # another process may write the same report
-        try:
-            with naming(file):
-                unfinished.write_text(text, encoding="utf-8")
-            unfinished.replace(file)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        write_whole(file, text, durable=False)
 
     def read(self, name: str, default: Any = None) -> Any:
         """A value that ``write`` wrote; ``default`` where there is none that can be read."""
@@ -137,8 +127,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
     return value
-
-
-def is_within(file: Path, folder: Path) -> bool:
-    """Whether a file of a folder is in it, and no link to somewhere else."""
-    return file.resolve().is_relative_to(folder.resolve())

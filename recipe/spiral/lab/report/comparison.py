@@ -7,19 +7,20 @@ import io
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from ...checks.names import values as all_settings
 from ...processes.launch import is_in_use
 from ...storage.checkpoints import config_file, config_of
 from ...storage.disk import read_small
 from ...storage.metrics_file import METRICS
 from ...storage.run_config import setting
 from ..sweep.sweep_table import TABLE
-from .bundle import OF_SEVERAL, Bundle, is_within
+from .bundle import OF_SEVERAL, Bundle
 from .curves import SHOWN, Curves, since_start, thinned_alike
 from .evaluation_games import is_evaluation
 from .run_report import REPORT, NoRun, is_run
@@ -38,7 +39,7 @@ def runs_of(folders: Sequence[Path]) -> list[Path]:
 
 def _runs_in(folder: Path) -> list[Path]:
     if rows := _table(folder):
-        runs = [run for row in rows if is_within(run := folder / row["folder"], folder)]
+        runs = [folder / row["folder"] for row in rows]
         if not any(run.is_dir() for run in runs) and not is_in_use(folder):
             raise NoRun(f"{folder}: none of the runs is here that its {TABLE} names")
         return runs
@@ -73,16 +74,12 @@ class Comparison:
         self._folders = [*compared, *self._runs]
         self._labels = _labels(self._runs)
         self._curves = [Curves(run) for run in self._runs]
-        self._known: dict[Path, tuple[int, dict[str, Any]]] = {}
         self._looked: Any = None
 
-    def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> bool:
+    def renew(self) -> bool:
         """Take in what is new; returns whether there was anything."""
         self.bundle.begin(OF_SEVERAL)
-        new = False
-        for number, curves in enumerate(self._curves):
-            progress(number, len(self._curves))
-            new |= curves.renew()
+        new = any([curves.renew() for curves in self._curves])
         running = any(map(is_in_use, self._folders))
         states = [self._state(run) for run in self._runs]
         if not new and (running, states) == self._looked:
@@ -109,14 +106,6 @@ class Comparison:
         link = os.path.relpath(page, self.bundle.folder) if page.is_file() else None
         return {"name": self._labels[run], "status": status, "running": running, "swept": swept, "link": link}
 
-    def _settings(self, run: Path) -> dict[str, Any]:
-        """Read again when the file is another one: it takes a moment, and a sweep has many."""
-        file = config_file(run)
-        stamp = file.stat().st_mtime_ns if file.is_file() else 0
-        if self._known.get(run, (None,))[0] != stamp:
-            self._known[run] = stamp, _settings(run)
-        return self._known[run][1]
-
     def _groups(self, swept: Sequence[Mapping[str, str]]) -> dict[str, list[int]]:
         """The runs that are seeds of one setting, by the setting's name: jobs of one sweep, and otherwise each run
         alone. Unless there is one sweep and nothing else, the name has the sweep's as well."""
@@ -131,7 +120,9 @@ class Comparison:
 
     def _write(self, running: bool, states: Sequence[dict[str, Any]]) -> None:
         groups = self._groups([state["swept"] for state in states])
-        settings = list(map(self._settings, self._runs))
+        files = map(config_file, self._runs)
+        stamps = [file.stat().st_mtime_ns if file.is_file() else 0 for file in files]
+        settings = list(map(_settings, self._runs, stamps))
         all_curves = [curves.values for curves in self._curves]
         names = sorted({name for curves in all_curves for name in curves if name.startswith(SHOWN)})
         for place, name in enumerate(names):
@@ -178,22 +169,18 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
     ]
 
 
-def _settings(run: Path) -> dict[str, Any]:
-    """All settings of a run, by their whole keys. Paths in its own folder are the same in all runs."""
-    config = config_of(run)
+@cache
+def _settings(run: Path, stamp: int) -> dict[str, Any]:
+    """All settings of a run, by their whole keys, read again where its file has another ``stamp``: it takes a moment,
+    and a sweep has many. Paths in its own folder are the same in all runs."""
+    if (config := config_of(run)) is None:
+        return {}
     place = str(setting(config, "run_dir") or run)
-    found: dict[str, Any] = {}
-
-    def take(key: str, value: Any) -> None:
-        if isinstance(value, Mapping) and value:
-            for name, inner in value.items():
-                take(f"{key}.{name}" if key else str(name), inner)
-        elif not key.startswith(_ELSEWHERE):
-            found[key] = value.replace(place, "<run_dir>") if isinstance(value, str) else value
-
-    for name in config or {}:
-        take(str(name), setting(config, str(name)))
-    return found
+    return {
+        key: value.replace(place, "<run_dir>") if isinstance(value, str) else value
+        for key, value in all_settings(config, resolve=False).items()
+        if not key.startswith(_ELSEWHERE)
+    }
 
 
 #: Of a sweep's table: what is not swept.

@@ -9,7 +9,6 @@ from ...players.records import GameRecord
 from ..database import DamagedDatabase, Database
 from ..evaluation.matches.matchups import SPLIT
 from ..evaluation.matches.store import FILE, TABLES
-from .bundle import is_within
 
 #: Games that are one step, in an evaluation that does not follow a run.
 TOGETHER = 500
@@ -40,7 +39,7 @@ class EvaluationGames:
 
     @staticmethod
     def _is_one(folder: Path) -> bool:
-        return (folder / FILE).is_file() and is_within(folder / FILE, folder)
+        return (folder / FILE).is_file()
 
     def stamps(self, split: str) -> dict[int, str]:
         """The steps that have games, with a text that is another one whenever they are others. Raises DamagedDatabase:

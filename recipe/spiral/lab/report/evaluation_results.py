@@ -13,7 +13,6 @@ from typing import Any
 from ...storage.disk import read_small
 from ..evaluation.benchmarks.catalog import PAPER, PAPER_AVERAGES
 from ..evaluation.outputs.results import RESULTS
-from .bundle import is_within
 
 #: The parts of ``results.json`` that the page shows.
 _PARTS = ("results", "own_past", "ratings", "exploitability", "optimality", "benchmarks", "notes")
@@ -26,7 +25,7 @@ _NOT_OURS = (OSError, ValueError, TypeError, KeyError, AttributeError, Recursion
 def folders(run_dir: Path, asked: Iterable[Path]) -> list[Path]:
     """The evaluations that are asked for, and those of this run that lie in its folder or where evaluations usually
     lie; one that follows a run has a folder for each checkpoint."""
-    places = [*asked, *(place for place in sorted(run_dir.glob("evaluation*")) if is_within(place, run_dir))]
+    places = [*asked, *sorted(run_dir.glob("evaluation*"))]
     usual = run_dir.absolute().parent.parent / "evaluation"
     places += [place for place in sorted(usual.glob("*")) if place.is_dir() and _is_of(place, run_dir)]
     return with_results(places)
@@ -36,7 +35,7 @@ def with_results(places: Iterable[Path]) -> list[Path]:
     """Evaluations that have results, each once, among these and what they have for each checkpoint."""
     candidates = (folder for place in places for folder in (place, *sorted(place.glob("step_*"))))
     files = {folder: folder / f"{RESULTS}.json" for folder in {one.resolve(): one for one in candidates}.values()}
-    return [folder for folder, file in files.items() if file.is_file() and is_within(file, folder)]
+    return [folder for folder, file in files.items() if file.is_file()]
 
 
 def _is_of(place: Path, run_dir: Path) -> bool:
@@ -73,6 +72,6 @@ def _name(place: Path, run_dir: Path) -> str:
 def _policies(place: Path) -> list[dict[str, str]]:
     """What each policy does at each information set of small games: rows of ``actions.csv``."""
     file = place / "actions.csv"
-    if not file.is_file() or not is_within(file, place):
+    if not file.is_file():
         return []
     return list(islice(csv.DictReader(io.StringIO(read_small(file).decode(), newline="")), _MOST_ROWS))

@@ -7,9 +7,11 @@ Only steps that are new, or that a resumed run has played anew, are read. ``game
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
+
+from tqdm import tqdm
 
 from ...games.base import TEXTARENA
 from ...games.outside import is_class
@@ -81,23 +83,22 @@ class Games:
             split: {int(step): facts for step, facts in known.get(split, {}).items()} for split in SPLITS
         }
 
-    def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> Iterator[int]:
-        """Take in what is new, a block of the index at a time; yields the number of steps that were read. ``progress``
-        is told how many steps of how many were read."""
+    def renew(self) -> Iterator[int]:
+        """Take in what is new, a block of the index at a time; yields the number of steps that were read."""
         changed: dict[tuple[str, int], dict[int, str | None]] = {}
         for split in SPLITS:
             there, old = self._records.stamps(split), self.steps[split]
             for step in sorted(there.keys() | old.keys()):
                 if old.get(step, {}).get("stamp") != there.get(step):
                     changed.setdefault((split, step // BLOCK), {})[step] = there.get(step)
-        done, of = 0, sum(map(len, changed.values()))
+        of = sum(map(len, changed.values()))
+        bar = tqdm(total=of, desc="report", unit="step", delay=2, leave=False, disable=None)
         for (split, number), stamps in changed.items():
             name = f"index/{split}_{number}"
             written = self._bundle.read(name) or {"names": [], "steps": {}}
             names = {text: place for place, text in enumerate(written["names"])}
             block: dict[int, Lines] = {int(step): lines for step, lines in written["steps"].items()}
             for step, stamp in stamps.items():
-                progress(done, of)
                 before = self.steps[split].pop(step, None)
                 block.pop(step, None)
                 if stamp is not None:
@@ -105,9 +106,10 @@ class Games:
                 parts = self.steps[split].get(step, {"parts": 0})["parts"]
                 for part in range(parts, before["parts"] if before else 0):
                     self._bundle.remove(piece_name(split, step, part))
-                done += 1
+                bar.update()
             self._bundle.write(name, {"names": list(names), "steps": dict(sorted(block.items()))})
             yield len(stamps)
+        bar.close()
 
     def _take(self, split: str, step: int, stamp: str, names: dict[str, int]) -> Lines:
         """Read a step's games, and write their pieces. New names are added to ``names``, with their places."""

@@ -8,7 +8,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from ...storage.checkpoints import config_file, config_of
 from ...storage.disk import read_small
 from ...storage.run_config import setting
 from ..evaluation.matches.store import FILE
-from .bundle import DATA, Bundle, is_within
+from .bundle import DATA, Bundle
 from .curves import POINTS, SHOWN, Curves, since_start, thinned
 from .evaluation_games import EvaluationGames, is_evaluation
 from .evaluation_results import evaluations, folders, with_results
@@ -103,12 +103,12 @@ class RunReport:
         shutil.rmtree(data)
         return {}
 
-    def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> bool:
+    def renew(self) -> bool:
         """Take in what is new; returns whether there was anything."""
         self.bundle.begin()
         running = is_in_use(self.run_dir)
         read = 0
-        for steps in self.games.renew(progress):
+        for steps in self.games.renew():
             read += steps
             self._remember()
         places = with_results([self.run_dir]) if self._evaluation else folders(self.run_dir, self._asked)
@@ -208,7 +208,7 @@ def total_steps(run_dir: Path) -> int | None:
 
 def _last_lines(log: Path) -> list[str]:
     """The end of what the run printed."""
-    if not log.is_file() or not is_within(log, log.parent):
+    if not log.is_file():
         return []
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - 8000))

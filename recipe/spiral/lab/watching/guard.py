@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import chain
 from statistics import fmean, median_low
-from typing import Any, TypedDict
-
-import msgspec
+from typing import Any
 
 SYMPTOMS = (
     "short_responses",
@@ -29,28 +27,6 @@ SYMPTOMS = (
 _GRADIENT = "actor/grad_norm"
 #: With fewer decided games in a window, role_imbalance is not judged.
 _DECIDED = 30
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The bounds of healthy training, for means over the window, by game and role. None switches a bound off.
-
-    Attributes:
-        shorter: response tokens, as a share of those in the first steps.
-        short_reasoning: the share of turns with short reasoning, minus that in the first steps.
-        entropy_low, entropy_high: nats per token.
-        role_imbalance: |wins of player 0 - wins of player 1| among the decided games, as a share.
-        invalid: share of games that a turn that was not legal ended, where it is also more than in the first steps.
-        grad_norm: the gradient's norm, divided by its median in the window or in the first steps, whichever is larger.
-    """
-
-    shorter: float | None = None
-    short_reasoning: float | None = None
-    entropy_low: float | None = None
-    entropy_high: float | None = None
-    role_imbalance: float | None = None
-    invalid: float | None = None
-    grad_norm: float | None = None
 
 
 @dataclass
@@ -70,36 +46,19 @@ class _Series:
         return fmean(self.first), fmean(self.last)
 
 
-class _Saved(TypedDict, total=False):
-    """A ``state_dict``."""
-
-    series: dict[str, _Series]
-    streaks: list[tuple[str, str, int]]
-    active: list[tuple[str, str]]
-
-
 class Guard:
     """Looks at each step's metrics and reports each symptom of each game once, until it clears.
 
     Args:
-        window: how many steps the means are over, and how many steps count as the run's first.
-        patience: a symptom is reported after so many steps in a row, and clears after so many without it. A value that
-            is not finite is reported at once.
+        settings: the config's ``guard``. A value that is not finite needs no ``patience``.
     """
 
-    def __init__(self, window: int, patience: int, bounds: Bounds) -> None:
-        self._window = window
-        self._patience = patience
-        self._bounds = bounds
+    def __init__(self, settings: Any) -> None:
+        self._bounds, self._window, self._patience = settings, int(settings.window), int(settings.patience)
         self._series: dict[str, _Series] = {}
         #: By symptom and game: steps in a row with it; negative: steps in a row without it.
         self._streaks: dict[tuple[str, str], int] = {}
         self._active: set[tuple[str, str]] = set()
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> Guard:
-        bounds = Bounds(**{item.name: settings[item.name] for item in fields(Bounds)})
-        return cls(settings["window"], settings["patience"], bounds)
 
     def look(self, metrics: Mapping[str, float]) -> list[str]:
         """Take in a step's metrics; returns a line for each new symptom."""
@@ -200,15 +159,13 @@ class Guard:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a ``state_dict``, or from none. A shorter window drops values; a longer one waits for more. Raises
-        ValueError: it is no ``state_dict``."""
-        saved = msgspec.convert(state, _Saved)
+        """Go on from a ``state_dict``, or from none. A shorter window drops values; a longer one waits for more."""
         self._series = {
-            name: _Series(series.first[: self._window], series.last[-self._window :])
-            for name, series in saved.get("series", {}).items()
+            name: _Series(series["first"][: self._window], series["last"][-self._window :])
+            for name, series in state.get("series", {}).items()
         }
-        self._streaks = {(symptom, game): streak for symptom, game, streak in saved.get("streaks", ())}
-        self._active = set(saved.get("active", ()))
+        self._streaks = {(symptom, game): streak for symptom, game, streak in state.get("streaks", ())}
+        self._active = set(map(tuple, state.get("active", ())))
 
 
 _OF_ROLE = re.compile(r"games/(?P<game>[^/]+)/p[01]/(response_tokens|short_reasoning|entropy)")

@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from statistics import fmean
-from typing import Annotated, Any
-
-import msgspec
 
 from ...players.records import GameRecord
 from ...training.metrics import role_metrics
@@ -90,20 +87,9 @@ class Bias:
         turns = fmean(kind[-1] for kind in kept) / max(fmean(kind[-1] for kind in played), 1e-9)
         return {"async/bias/outcomes": distance, "async/bias/turns": turns}
 
-    def state_dict(self) -> list[Any]:
-        return [[list(games.items()) for games in step] for step in self._steps]
 
-    def load_state_dict(self, state: Any) -> None:
-        """Raises ValueError: it is no ``state_dict``."""
-        self._steps.clear()
-        for kept, lost in msgspec.convert(state, list[tuple[_Counts, _Counts]]):
-            self._steps.append((Counter(dict(kept)), Counter(dict(lost))))
-
-
-_Count = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
 #: Game, kind of opponent, trained players, player 0's result, number of turns.
-_Kind = tuple[str, str, tuple[int, ...], str, _Count]
-_Counts = list[tuple[_Kind, _Count]]
+_Kind = tuple[str, str, tuple[int, ...], str, int]
 
 
 def _kind(record: GameRecord) -> _Kind:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any
-
-import msgspec
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...players.records import SELF_PLAY, GameRecord
 from ...players.seats import GRADER, Opponent
@@ -47,9 +44,8 @@ class VoidGames:
     def state_dict(self) -> dict[str, int]:
         return dict(self._steps)
 
-    def load_state_dict(self, state: Any) -> None:
-        """Raises ValueError: it is no ``state_dict``."""
-        self._steps = Counter(msgspec.convert(state, dict[str, int]))
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        self._steps = Counter(state)
 
 
 def void_games(records: Iterable[GameRecord]) -> dict[str, str]:

@@ -20,7 +20,7 @@ class Watcher(extensions.Watcher):
 
     def __init__(self, config: Any) -> None:
         trainer = config.trainer
-        self._guard = Guard.from_settings(config.guard)
+        self._guard = Guard(config.guard)
         self._action = config.guard.action
         self._bias = Bias() if trainer.v1.trainer_mode != "sync" else None
         self._reasoning_chars = config.guard.reasoning_chars
@@ -77,11 +77,8 @@ class Watcher(extensions.Watcher):
             self._traces.finish()
 
     def state_dict(self) -> dict[str, Any]:
-        bias = {} if self._bias is None else {"bias": self._bias.state_dict()}
-        return self._guard.state_dict() | bias | {"voids": self._voids.state_dict()}
+        return self._guard.state_dict() | {"voids": self._voids.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._guard.load_state_dict(state)
         self._voids.load_state_dict(state.get("voids", {}))
-        if self._bias is not None:
-            self._bias.load_state_dict(state.get("bias", []))
