@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from fractions import Fraction
 from functools import cache, reduce
 from operator import xor
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.games import Game, UnknownGame, make
@@ -21,7 +19,6 @@ from recipe.spiral.games.nim import Nim
 from recipe.spiral.games.tictactoe import TicTacToe
 from recipe.spiral.lab.opponents.perfect import GAMES, PerfectPlayer, check_game, optimal_actions
 from recipe.spiral.lab.opponents.perfect import kuhn as kuhn_poker
-from recipe.spiral.lab.opponents.perfect.box_game import solve, worst
 from recipe.spiral.lab.opponents.perfect.kuhn import strategy
 from recipe.spiral.players.player import Player
 from recipe.spiral.players.random_player import RandomPlayer
@@ -133,7 +130,7 @@ def after(game: KuhnPoker, action: str) -> list[tuple[KuhnPoker, float]]:
     return [*outcomes_of_chance(game, branch)]
 
 
-def best_response(nodes: list[tuple[KuhnPoker, float]], responder: int, alpha: Fraction) -> float:
+def best_response(nodes: list[tuple[KuhnPoker, float]], responder: int, alpha: float) -> float:
     """What the best of all opponents gets against the strategy: it knows it, and decides by its own observations."""
     total = 0.0
     decisions: dict[str, list[tuple[KuhnPoker, float]]] = defaultdict(list)
@@ -158,25 +155,25 @@ def best_response(nodes: list[tuple[KuhnPoker, float]], responder: int, alpha: F
     return total
 
 
-ALPHAS = [Fraction(0), Fraction(1, 6), Fraction(1, 3)]
+ALPHAS = [0.0, 1 / 6, 1 / 3]
 
 
 @pytest.mark.parametrize(
     ("rounds", "alpha"),
     [*((1, alpha) for alpha in ALPHAS), (2, ALPHAS[0]), pytest.param(3, ALPHAS[0], marks=pytest.mark.full)],
 )
-def test_no_opponent_gets_more_than_the_value_of_kuhn_poker(rounds: int, alpha: Fraction) -> None:
+def test_no_opponent_gets_more_than_the_value_of_kuhn_poker(rounds: int, alpha: float) -> None:
     """Best responses by enumeration, over the game itself and what it shows: the exploitability is 0.
 
     Two rounds are fair: each starts once.
     """
     first, second = (best_response([*every_deal(KuhnPoker(0, rounds))], responder, alpha) for responder in (0, 1))
-    assert first == pytest.approx({1: -1 / 36, 2: 0.0, 3: -1 / 228}[rounds], abs=1e-12)
-    assert first + second == pytest.approx(0, abs=1e-12)
+    assert first == pytest.approx({1: -1 / 36, 2: 0.0, 3: -1 / 228}[rounds], abs=1e-8)
+    assert first + second == pytest.approx(0, abs=1e-8)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_kuhn_poker_against_itself(alpha: Fraction) -> None:
+def test_kuhn_poker_against_itself(alpha: float) -> None:
     """-1/18 of a chip for player 0; a reward is half of the chips."""
 
     def worth(game: KuhnPoker) -> float:
@@ -186,11 +183,11 @@ def test_kuhn_poker_against_itself(alpha: Fraction) -> None:
         return sum(probability * worth(after(game, action)[0][0]) for action, probability in policy.items())
 
     total = sum(chance * worth(game) for game, chance in every_deal(KuhnPoker(0)))
-    assert 2 * total == pytest.approx(-1 / 18, abs=1e-12)
+    assert 2 * total == pytest.approx(-1 / 18, abs=1e-8)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_openspiel_finds_no_exploit(alpha: Fraction) -> None:
+def test_openspiel_finds_no_exploit(alpha: float) -> None:
     pyspiel: Any = pytest.importorskip("pyspiel", reason="needs the extra 'dev' (open-spiel)")
     from open_spiel.python import policy as policies
     from open_spiel.python.algorithms import exploitability
@@ -207,13 +204,13 @@ def test_openspiel_finds_no_exploit(alpha: Fraction) -> None:
         passive = probabilities.get("[check]", probabilities.get("[fold]"))
         assert passive is not None
         tabular.policy_for_key(state.information_state_string())[:] = [passive, 1 - passive]
-    assert exploitability.exploitability(theirs, tabular) == pytest.approx(0, abs=1e-12)
+    assert exploitability.exploitability(theirs, tabular) == pytest.approx(0, abs=1e-8)
 
 
-def test_the_rounds_solver_finds_the_equilibria_of_the_literature() -> None:
-    worth, stage = kuhn_poker._solve({chips: Fraction(chips) for chips in (-2, -1, 1, 2)})
-    assert worth == Fraction(-1, 18)
-    assert stage == kuhn_poker.one_round(Fraction(1, 6)), "the middle of alpha's range, and player 1's one strategy"
+def test_the_rounds_solver_finds_an_equilibrium_of_the_literature() -> None:
+    worth, stage = kuhn_poker._solve({chips: float(chips) for chips in (-2, -1, 1, 2)})
+    assert worth == pytest.approx(-1 / 18)
+    assert vars(stage) == pytest.approx(vars(kuhn_poker.one_round(min(stage.bet_jack, 1 / 3))))
 
 
 def test_a_decision_uses_only_what_the_player_may_know() -> None:
@@ -256,33 +253,7 @@ def test_it_says_what_it_does_not_play() -> None:
         check_game("Chess")
     with pytest.raises(ValueError, match="ConnectFour has no perfect player; the games that have one are KuhnPoker, "):
         games_between(PerfectPlayer(), PerfectPlayer(), "ConnectFour", 1)
-    with pytest.raises(ValueError, match=r"alpha=2/5: must be from 0 to 1/3"):
+    with pytest.raises(ValueError, match=r"alpha=0.4: must be from 0 to 1/3"):
         PerfectPlayer(0.4)
     with pytest.raises(ValueError, match="player 1 is not to move"):
         strategy(KuhnPoker(0), 1)
-
-
-_weights = st.fractions(-3, 3, max_denominator=4)
-
-
-@settings(max_examples=40)
-@given(
-    st.integers(1, 3).flatmap(
-        lambda n: st.tuples(
-            _weights,
-            st.lists(_weights, min_size=n, max_size=n),
-            st.lists(_weights, min_size=2, max_size=2),
-            st.lists(st.lists(_weights, min_size=2, max_size=2), min_size=n, max_size=n),
-        )
-    )
-)
-def test_box_games_have_a_value(game: tuple[Fraction, list[Fraction], list[Fraction], list[list[Fraction]]]) -> None:
-    """Both sides' guarantees meet: that proves both optimal."""
-    constant, *arrays = game
-    rows, columns, cross = map(np.array, arrays)
-    one, other = (constant, rows, columns, cross), (-constant, -columns, -rows, -cross.T)
-    (value, x), (value_of_other, y) = solve(*one), solve(*other)
-    assert value == -value_of_other
-    assert worst(x, *one) == value
-    assert worst(y, *other) == value_of_other
-    assert all(0 <= z <= 1 for z in (*x, *y))

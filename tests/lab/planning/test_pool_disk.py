@@ -6,8 +6,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
-from recipe.spiral.lab.planning.estimate import most_members
+from recipe.spiral.lab.planning.estimate import _pool
 from recipe.spiral.opponents.members import snapshot_name
 from recipe.spiral.opponents.pool import Pool
 
@@ -31,19 +32,20 @@ def test_the_bound_holds(pool_size: int, kept: int, interval: int, save_freq: in
             checkpoints = [*checkpoints, set(pool.names)]
             most = max(most, len(set(pool.names).union(*checkpoints)))
             checkpoints = checkpoints[-kept:]
-    leaving, made = -(-save_freq // interval), 40 // interval + 1
-    bounds = [
-        sum(most_members(pool_size, kept, made)),
-        sum(most_members(pool_size, kept, made, leaving)),
-        sum(most_members(pool_size, None, made)),
-    ]
-    assert all(most <= bound for bound in bounds)
-    assert bounds[1] <= bounds[0] <= bounds[2]
+    assert most <= members(pool_size, kept, 40, interval, save_freq)
+    assert most <= members(pool_size, None, 40, interval, save_freq)
 
 
 def test_the_bound_by_hand() -> None:
     """In the pool, one being written included, and held by checkpoints alone."""
-    assert most_members(25, 2, made=1000) == (26, 50)
-    assert most_members(25, 2, made=1000, leaving=10) == (26, 20)
-    assert most_members(25, None, made=81) == (26, 55)
-    assert most_members(25, 2, made=20) == (20, 0)
+    assert members(25, 2, 999, 1, save_freq=100) == 26 + 50
+    assert members(25, 2, 999, 1, save_freq=10) == 26 + 20
+    assert members(25, None, 80, 1, save_freq=10) == 26 + 55
+    assert members(25, 2, 19, 1, save_freq=10) == 20
+    assert members(25, 2, 999, None, save_freq=10) == 0
+
+
+def members(size: int, kept: int | None, steps: int, interval: int | None, save_freq: int) -> int:
+    trainer = {"total_training_steps": steps, "save_freq": save_freq, "max_actor_ckpt_to_keep": kept}
+    fsp = {"size": size, "update_interval": interval, "start_from": 0, "initial": False}
+    return _pool(OmegaConf.create({"fsp": fsp, "trainer": trainer}), 1).size

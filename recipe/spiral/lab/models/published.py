@@ -7,34 +7,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+_FIELDS = (
+    *("model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    *("num_key_value_heads", "vocab_size", "max_position_embeddings", "tie_word_embeddings"),
+)
 
-def _form(
-    kind: str,
-    hidden: int,
-    intermediate: int,
-    layers: int,
-    heads: int,
-    kv_heads: int,
-    vocabulary: int,
-    positions: int,
-    tied: bool,
-) -> dict[str, Any]:
-    return {
-        "model_type": kind,
-        "architectures": [f"{kind.capitalize()}ForCausalLM"],
-        "hidden_size": hidden,
-        "intermediate_size": intermediate,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "vocab_size": vocabulary,
-        "max_position_embeddings": positions,
-        "tie_word_embeddings": tied,
-    }
+
+def _form(*row: Any, **more: Any) -> dict[str, Any]:
+    return {**dict(zip(_FIELDS, row, strict=True)), "architectures": [f"{row[0].capitalize()}ForCausalLM"], **more}
 
 
 def _qwen3(hidden: int, intermediate: int, layers: int, heads: int, tied: bool) -> dict[str, Any]:
-    return {**_form("qwen3", hidden, intermediate, layers, heads, 8, 151936, 32768, tied), "head_dim": 128}
+    return _form("qwen3", hidden, intermediate, layers, heads, 8, 151936, 32768, tied, head_dim=128)
 
 
 #: The name on the Hugging Face hub -> the fields of its config that decide its size.
@@ -44,9 +28,9 @@ PUBLISHED: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "Qwen/Qwen3-1.7B-Base": _qwen3(2048, 6144, 28, 16, tied=True),
         "Qwen/Qwen3-4B-Base": _qwen3(2560, 9728, 36, 32, tied=True),
         "Qwen/Qwen3-8B-Base": _qwen3(4096, 12288, 36, 32, tied=False),
-        "Qwen/Qwen2.5-3B-Instruct": _form("qwen2", 2048, 11008, 36, 16, 2, 151936, 32768, tied=True),
-        "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": _form("qwen2", 3584, 18944, 28, 28, 4, 152064, 131072, tied=False),
-        "meta-llama/Llama-3.1-8B-Instruct": _form("llama", 4096, 14336, 32, 32, 8, 128256, 131072, tied=False),
+        "Qwen/Qwen2.5-3B-Instruct": _form("qwen2", 2048, 11008, 36, 16, 2, 151936, 32768, True),
+        "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": _form("qwen2", 3584, 18944, 28, 28, 4, 152064, 131072, False),
+        "meta-llama/Llama-3.1-8B-Instruct": _form("llama", 4096, 14336, 32, 32, 8, 128256, 131072, False),
     }
 )
 #: Those whose terms must be accepted on the hub, by an account that is logged in.

@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from omegaconf import DictConfig
 
 from ...checks.verls import has_critic
 from ...opponents.engine_settings import has_adapter
-from ...storage.disk import existing
 from . import engines
 from . import trainer_memory as training
 from .model_size import ModelSize
@@ -151,8 +149,9 @@ def _disk(config: DictConfig, model: ModelSize, critic: bool) -> Iterator[Row]:
     master = training.width(part.model_dtype, "fp32")
     size = (model.parameters + (trained if rank else 0) + 2 * trained) * master
     size += 3 * model.parameters * training.width(config.critic.fsdp.model_dtype, "fp32") if critic else 0
-    kept = config.trainer.max_actor_ckpt_to_keep
-    saves = _saves(config)
+    kept, every = config.trainer.max_actor_ckpt_to_keep, int(config.trainer.save_freq)
+    # verl also saves at the last step
+    saves = math.ceil(int(config.trainer.total_training_steps) / every) if every > 0 else 0
     number = min(int(kept), saves) + 1 if kept else saves
     if saves:
         yield Row("checkpoints", number * size, f"{number} of {size / GIB:.1f}, one of them being written")
@@ -161,42 +160,19 @@ def _disk(config: DictConfig, model: ModelSize, critic: bool) -> Iterator[Row]:
         yield _pool(config, weights * training.width(config.actor_rollout_ref.rollout.dtype))
 
 
-def _saves(config: DictConfig) -> int:
-    """How many checkpoints a run writes; verl also saves at the last step."""
-    steps, every = int(config.trainer.total_training_steps), int(config.trainer.save_freq)
-    return math.ceil(steps / every) if every > 0 else 0
-
-
 def _pool(config: DictConfig, member: int) -> Row:
-    """Past selves of so many bytes. Checkpoints on another disk than the pool hold copies, and otherwise only keep
-    those that have left."""
+    """Past selves of so many bytes: those in the pool, and those that only checkpoints hold any more. Too few where
+    checkpoints lie on another disk than the pool: these hold copies of all."""
     fsp, steps, save_freq = config.fsp, int(config.trainer.total_training_steps), int(config.trainer.save_freq)
     every, kept = fsp.update_interval, int(config.trainer.max_actor_ckpt_to_keep or 0)
     made = 0 if every is None else max(steps - fsp.start_from, 0) // every + 1
     made += fsp.size if fsp.initial else 0
-    leaving = None if every is None or save_freq <= 0 else math.ceil(save_freq / every)
-    disks = {existing(Path(folder)).stat().st_dev for folder in (config.run_dir, config.trainer.default_local_dir)}
-    if len(disks) > 1:
-        saved = _saves(config)
-        kept, leaving, made = min(kept or saved, saved), None, made * (saved + 1)
-    inside, held = most_members(fsp.size, kept, made, leaving)
+    inside = min(fsp.size + 1, made)
+    # how many leave at most from one checkpoint to the next
+    leaving = min(fsp.size, math.ceil(save_freq / every)) if every and save_freq > 0 else fsp.size
+    held = min(made - inside, kept * leaving) if kept else made - inside
     also = f", and {held} that have left it and are held by checkpoints" if held else ""
     return Row("pool", (inside + held) * member, f"{inside} of {member / GIB:.1f}, one of them being written{also}")
-
-
-def most_members(pool_size: int, kept: int | None, made: int, leaving: int | None = None) -> tuple[int, int]:
-    """How many members are in the pool at most, with one that is being written, and how many only checkpoints hold.
-
-    Args:
-        pool_size: the pool's.
-        kept: how many checkpoints stay; None or 0: all.
-        made: how many members a run has at most from its start to its end.
-        leaving: how many members leave at most from one checkpoint to the next, which is save_freq / update_interval,
-            rounded up; None: all that a checkpoint holds may have left when the next is written.
-    """
-    inside = min(pool_size + 1, made)
-    held = kept * min(pool_size, pool_size if leaving is None else leaving) if kept else made
-    return inside, min(made - inside, held)
 
 
 def _share(engine: engines.Engine) -> str:

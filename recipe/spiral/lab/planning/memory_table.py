@@ -61,19 +61,11 @@ def _own_devices(config: DictConfig, own: int) -> None:
         import torch
 
         there = torch.cuda.device_count()
-    rollout, ranks = config.actor_rollout_ref.rollout, int(config.trainer.n_gpus_per_node)
-    engines = int(rollout.nnodes) * int(rollout.n_gpus_per_node)  # with separate_async, otherwise none
-    if (policys := ranks + engines) + own <= there:
-        return
-    mends = [f"trainer.n_gpus_per_node={there - own - engines}"] if there > own + engines else []
-    mends += [] if engines else ["opponent_engine.devices=shared"]  # separate_async refuses it
-    if config.trainer.device == "cpu":
-        mends = [f"ray_kwargs.ray_init.num_gpus={policys + own}, which a CPU only counts"]
-    raise ConfigError(
-        f"opponent_engine.devices=own: the opponents' engines need {own} devices besides the policy's {policys} "
-        f"(trainer.n_gpus_per_node{', and of separate_async its engines' if engines else ''}), and there are {there}; "
-        f"take {', '.join([*mends, 'or fewer opponents'])}"
-    )
+    if (wanted := engines.devices(config)) > there:
+        raise ConfigError(
+            f"opponent_engine.devices=own: needs {wanted} devices ({own} for opponents), there are {there}; take fewer "
+            f"opponents, shared (not in separate_async) or more GPUs (on a CPU ray_kwargs.ray_init.num_gpus={wanted})"
+        )
 
 
 def device_memory(config: DictConfig) -> tuple[int, bool]:

@@ -8,9 +8,7 @@ that the player may not know.
 
 from __future__ import annotations
 
-import math
 import random
-from fractions import Fraction
 from functools import cache, reduce
 from operator import xor
 
@@ -105,10 +103,10 @@ class PerfectPlayer:
         Raises:
             ValueError: it is not within these bounds.
         """
-        if not isinstance(alpha, int | float) or not math.isfinite(alpha):
+        if not isinstance(alpha, int | float):
             raise ValueError(f"alpha={alpha!r}: must be a number from 0 to 1/3")
-        self.alpha = Fraction(alpha).limit_denominator(10**6)
-        kuhn_poker.one_round(self.alpha)
+        kuhn_poker.one_round(alpha)
+        self.alpha = alpha
 
     async def respond(self, position: Position) -> Response:
         """Answer with an optimal action; a ``ValueError`` if the game is none of ``GAMES``."""
