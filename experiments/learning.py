@@ -54,6 +54,8 @@ OF_REFERENCE = "val-core/KuhnPoker/reference/nash_conv"
 QUICK = "quick"
 LOOPS = ("verl", QUICK)
 
+_CHAT = "apply_chat_template_kwargs"
+
 
 @dataclass(frozen=True)
 class Run:
@@ -278,7 +280,9 @@ def measure_last(run: Run, config: Mapping[str, Any]) -> dict[str, Any] | None:
 def _evaluation(run: Run, policies: str, overrides: Sequence[str], limit: float) -> dict[str, Any]:
     data = run.trained_config.data
     lengths = [f"data.{key}={data[key]}" for key in ("max_prompt_length", "max_response_length")]
-    settings = [f"policies=[{policies}]", *lengths, *map(str, overrides)]
+    # the start, an entry beside the run, has no config to read them from
+    chat = [f"+data.{_CHAT}.{key}={json.dumps(value)}" for key, value in (data.get(_CHAT) or {}).items()]
+    settings = [f"policies=[{policies}]", *lengths, *chat, *map(str, overrides)]
     folder = run.folder.with_name(f"{run.folder.name}-measured-{_digest(settings)}")
     file = folder / "results.json"
     if not file.is_file():

@@ -31,7 +31,8 @@ RUN = """
 batch_unit: games
 actor_rollout_ref: {model: {path: /the/model}}
 prompt: {template: qwen3, style: dialogue}
-data: {train_batch_size: BATCH, max_prompt_length: 100, max_response_length: 10}
+data:
+  {train_batch_size: BATCH, max_prompt_length: 100, max_response_length: 10, apply_chat_template_kwargs: {think: false}}
 """
 #: A program in place of the trainer: it leaves the files of a run, or fails with +fail=true.
 TRAINER = """
@@ -197,6 +198,7 @@ def test_an_evaluation_that_is_done_is_not_made_again_unless_there_is_more_to_me
     start = "{name: run/step_000000, kind: model, path: '/the/model', template: qwen3, style: dialogue}"
     assert "opponents=[]" in asked[0] and any(word.endswith(f",{start}]") for word in asked[0])
     assert {"data.max_prompt_length=100", "data.max_response_length=10"} <= set(asked[0])
+    assert "+data.apply_chat_template_kwargs.think=false" in asked[0], "the start is asked as the run's checkpoints"
     Done.returncode = 1
     settings = config(tmp_path, steps=60, seeds=[0])
     with pytest.raises(Failed, match="status 1"):

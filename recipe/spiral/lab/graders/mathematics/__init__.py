@@ -23,6 +23,13 @@ _UNIT = re.compile(
     rf"|(?<![a-zA-Z\\_{{])(?:{_UNITS}|[a-zA-Z]{{4,}})(?![a-zA-Z]))"
     r"\s*(?:\^\s*\{?\s*(?P<power>[-+]?\d+)\s*\}?)?\s*$"
 )
+#: What no unit begins with: it changes the value. Of single letters those that are usual units are left out.
+_CHANGES = re.compile(
+    r"\W*(?:(?i:(?:in )?(?:base|mod)|squared|cubed|factorial|times\W+\w|to the (?!nearest)|plus|minus|over|divided"
+    r"|dozen|hundred)|[a-fi-ln-rt-zEIXYZ](?![a-zA-Z]))"
+)
+#: How words begin behind a number, such as July and June, red and blue: of two different ones neither is a unit.
+_WORDS = re.compile(rf"(?<![\\a-zA-Z])(?!(?:{_UNITS})(?![a-zA-Z]))[a-zA-Z]{{3}}")
 #: How a text ends that may have a unit.
 _VALUE = re.compile(r"(?:[\d})!%]|\\pi)\s*$")
 #: A whole answer that is a word, though short. Words that are usual products, such as at, are not.
@@ -49,6 +56,9 @@ def same(reference: str, answer: str) -> bool | None:
     if word and re.fullmatch("[a-zA-Z][a-zA-Z' -]+", bare(expected)):
         return _letters(expected) == _letters(given)
     (first, powers), (second, others) = _without_unit(expected), _without_unit(given)
+    behind, other_behind = ({*_WORDS.findall(expected[len(first) :])}, {*_WORDS.findall(given[len(second) :])})
+    if behind and other_behind and not behind & other_behind:
+        return False
     bases, words = ([set(pattern.findall(bare(value))) for value in (first, second)] for pattern in (BASE, WORD))
     if any(one and other and one != other for one, other in [(powers, others), bases, words]):
         return False
@@ -85,6 +95,6 @@ def _without_unit(text: str) -> tuple[str, set[int]]:
         names += unit["name"]
         powers.add(int(unit["power"] or 1) * (-1 if unit["per"] or "/" in unit["name"] else 1))
         rest = rest[: unit.start()]
-    if not _VALUE.search(rest):
+    if not _VALUE.search(rest) or _CHANGES.match(bare(text[len(rest) :])):
         return text, set()
     return rest, set() if re.search(r"[\^\d(]|\bper\b|\bsq|cubi|squared|cubed", names) else powers - {1}
