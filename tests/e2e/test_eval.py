@@ -24,7 +24,7 @@ from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable
 from recipe.spiral.lab.evaluation.exploitability.tabulated import renormalised
 from recipe.spiral.lab.evaluation.matches.matchups import GameId
 from recipe.spiral.lab.evaluation.matches.store import FILE, TABLES, read_games
-from recipe.spiral.lab.evaluation.policies.scored import Responses, Scorer, load, of_model
+from recipe.spiral.lab.evaluation.policies.scored import Scorer, load, of_model
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.rollouts.end_tokens import end_tokens
@@ -105,8 +105,8 @@ def scored(model: Path, adapter: Path | None = None) -> PolicyTable:
 
     tokenizer = AutoTokenizer.from_pretrained(model)
     encode = encoder(tokenizer, "chat", "state")
-    responses = Responses(tuple(end_tokens(model)), 1.0, 16)
-    score = Scorer(tokenizer, encode, of_model(load(model, adapter, "float32"), responses))
+    scores = of_model(load(model, adapter, "float32"), tuple(end_tokens(model)), 1.0, 16)
+    score = Scorer(tokenizer, encode, scores)
     return read_scores(game_tree("KuhnPoker"), score)
 
 

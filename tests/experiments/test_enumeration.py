@@ -14,9 +14,10 @@ from experiments.handicap import TREE, draw
 from experiments.handicapped_kuhn import GAMES
 from recipe.spiral.games.kuhn_poker import KuhnPoker
 from recipe.spiral.lab.evaluation.exploitability.information_sets import Floats
-from recipe.spiral.lab.evaluation.exploitability.tabulated import expected_rewards, uniform
+from recipe.spiral.lab.evaluation.exploitability.tabulated import uniform
 from recipe.spiral.lab.models.forest import Scored
 from recipe.spiral.match import Rules
+from tests.lab.evaluation.exploitability.tables import expected_rewards
 
 LINES = {c: Lines.of(game, TREE, Rules()) for c, game in GAMES.items()}
 DECAY, MOVING = 0.8, 0.2 / 1.8

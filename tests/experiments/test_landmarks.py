@@ -7,8 +7,9 @@ import pytest
 
 from experiments.learning_page import LANDMARKS
 from recipe.spiral.lab.evaluation.exploitability.information_sets import Floats, GameTree, game_tree
-from recipe.spiral.lab.evaluation.exploitability.nash_conv import kuhn_equilibrium, nash_conv
+from recipe.spiral.lab.evaluation.exploitability.nash_conv import nash_conv
 from recipe.spiral.lab.evaluation.exploitability.tabulated import expected_results, uniform
+from tests.lab.evaluation.exploitability.tables import kuhn_equilibrium
 
 
 @pytest.fixture(scope="module")

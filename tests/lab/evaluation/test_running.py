@@ -526,7 +526,7 @@ def test_scores_of_a_pools_member_end_where_its_runs_model_does(
     monkeypatch.setattr(running, "end_tokens", lambda folder: asked.append(folder) or {0})
     made = evaluation(tmp_path, Fakes(), run)
     for policy in made.policies:
-        made._score(policy, [], made._seating)
+        made._score(policy, [])
     assert asked == [started_from] * 3
 
 

@@ -6,6 +6,7 @@ What an earlier start has done is in the evaluation's database, and is not done 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from itertools import groupby
@@ -37,7 +38,7 @@ from .outputs.sheets import action_rows, metric_sheets, write_sheets
 from .policies.evaluated_policy import Policy, Prompts
 from .policies.evaluation_engine import Engines, Models, Start, VLLMEngine, at_once, check_length, in_order, models_of
 from .policies.policy_entries import check_names, parse
-from .policies.scored import Responses, Scorer, free_memory, load, of_model
+from .policies.scored import Scorer, load, of_model
 from .ratings.games_summary import summarise
 from .settings import NOTHING, ExactMetric, NothingPlayed, Refused, Settings
 
@@ -141,7 +142,7 @@ class Evaluation:
             work = self._work()
             self._ask_endpoints()
             self._engines = Engines(self._start, self.everybody, at_once(work), self.show)
-            self._tables_by_scores(self._seating)
+            self._tables_by_scores()
             asyncio.run(self._with_engines(self._engines, work, self._seating))
             text = self._report()
             if len(plan) and not (self._store.finished(plan) or self._tables or self._answers):
@@ -206,35 +207,35 @@ class Evaluation:
         TableStore(self._store).put(policy.name, game, self._how(policy, metric), table)
         self._tables[policy.name, game] = table
 
-    def _tables_by_scores(self, seating: Seating) -> None:
+    def _tables_by_scores(self) -> None:
         """Before engines take the memory, with one model after the other."""
         for policy, wanted in groupby(self._missing_tables("scores"), key=lambda table: table[0]):
+            import torch
+
             tables = [(game, metric) for _, game, metric in wanted]
             self.show(f"log-probabilities of {policy.name}: {', '.join(game for game, _ in tables)}")
-            self._score(policy, tables, seating)
-            free_memory()
+            self._score(policy, tables)
+            gc.collect()
+            torch.cuda.empty_cache()
 
-    def _score(self, policy: Policy, tables: list[tuple[str, ExactMetric]], seating: Seating) -> None:
+    def _score(self, policy: Policy, tables: list[tuple[str, ExactMetric]]) -> None:
         """Raises Refused: the model does not fit on one GPU."""
         import torch
 
+        settings, seating = self.settings, self._seating
+        assert policy.model is not None
         try:
-            self._score_on_one_gpu(policy, tables, seating)
+            model = load(policy.model, policy.adapter, settings.engine.dtype)
+            ends = sorted(end_tokens(policy.texts or policy.model))
+            scores = of_model(model, ends, settings.sampling.temperature, settings.max_response_length)
+            for game, metric in tables:
+                score = Scorer(seating.tokenizer(policy), seating.encode(policy, game), scores)
+                self._add_table(policy, game, metric, read_scores(game_tree(game), score))
         except torch.OutOfMemoryError as error:
             raise Refused(
                 f"by=scores: {policy.name} must fit on one GPU, whatever engine.tensor_parallel_size is ({error}); set "
                 "exploitability.by=samples optimality.by=samples, or exploitability.games=[] optimality.games=[]"
             ) from error
-
-    def _score_on_one_gpu(self, policy: Policy, tables: list[tuple[str, ExactMetric]], seating: Seating) -> None:
-        settings = self.settings
-        assert policy.model is not None
-        model = load(policy.model, policy.adapter, settings.engine.dtype)
-        ends = tuple(sorted(end_tokens(policy.texts or policy.model)))
-        responses = Responses(ends, settings.sampling.temperature, settings.max_response_length)
-        for game, metric in tables:
-            score = Scorer(seating.tokenizer(policy), seating.encode(policy, game), of_model(model, responses))
-            self._add_table(policy, game, metric, read_scores(game_tree(game), score))
 
     # -- with engines --------------------------------------------------------------------------------------------------
 

@@ -103,13 +103,13 @@ def test_of_two_players_the_results_are_enough() -> None:
     assert "Ratings" not in report(summary)
 
 
-def test_players_who_never_met_are_said_to_have_no_ratings() -> None:
+def test_players_who_never_met_have_ratings_too() -> None:
     summary = summarise(map(game_of, plan(2, ("a", "b", "Nim"), ("c", "d", "Nim"))))
-    assert "none: c, d never met a, b" in report(summary)
-    assert summary_sheets(summary)["ratings"] == []
-    data = json.loads(to_json(summary, MANIFEST_OF))
-    assert (data["ratings"][0]["players"], data["ratings"][0]["transitivity"]) == ([], None)
-    assert "never met" in data["ratings"][0]["note"]
+    assert "cycles: 0 of 0" in report(summary)
+    assert len(summary_sheets(summary)["ratings"]) == 4
+    (rated,) = json.loads(to_json(summary, MANIFEST_OF))["ratings"]
+    assert len(rated["players"]) == 4
+    assert (rated["transitivity"]["degrees"], rated["transitivity"]["p_value"]) == (0, None)
 
 
 @pytest.mark.parametrize("records", [[], [game_of(next(iter(plan(1))), discarded="void")]])
@@ -134,7 +134,6 @@ def test_random_players_of_any_name_are_rated_as_equals() -> None:
     records = map(at_random, Plan(round_robin(names, ["TicTacToe"]), 40))
     summary = summarise(records)
     (rated,) = summary.rated
-    assert rated.ratings is not None and rated.transitivity is not None
     for player in rated.ratings.players:
         assert player.elo.low < 0 < player.elo.high
     assert rated.ratings.games[0].first_player.low > 50, "TicTacToe is easier for who begins"

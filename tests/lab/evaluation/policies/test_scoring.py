@@ -14,7 +14,7 @@ import torch
 from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.lab.evaluation.exploitability.policy_table import read_scores
 from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineSettings, arguments
-from recipe.spiral.lab.evaluation.policies.scored import Responses, Scorer, load, of_model
+from recipe.spiral.lab.evaluation.policies.scored import Scorer, load, of_model
 from recipe.spiral.players.player import PlayerMisconfigured
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.rollouts.end_tokens import end_tokens
@@ -91,7 +91,7 @@ def test_scores_are_those_of_plain_passes(scored: tuple[Any, Any, Any, frozenset
         ("Your card: Q", ["\\boxed{[bet]}"]),
         ("A longer observation of another length", ["x", "\\boxed{[fold]}"]),
     ]
-    scores = Scorer(tokenizer, encode, of_model(model, Responses(tuple(two_ends), TEMPERATURE, 100)))(questions)
+    scores = Scorer(tokenizer, encode, of_model(model, tuple(two_ends), TEMPERATURE, 100))(questions)
     for (observation, answers), found in zip(questions, scores, strict=True):
         prompt = encode(observation, ())
         expected = [
@@ -104,13 +104,13 @@ def test_what_the_length_limit_would_cut_off_has_no_probability(scored: tuple[An
     model, tokenizer, encode, ends = scored
     length = len(tokenizer.encode("\\boxed{[bet]}", add_special_tokens=False))
     for limit, possible in ((length + 1, True), (length, False)):
-        scorer = Scorer(tokenizer, encode, of_model(model, Responses(tuple(ends), 1.0, limit)))
+        scorer = Scorer(tokenizer, encode, of_model(model, tuple(ends), 1.0, limit))
         ((score,),) = scorer([("Your card: K", ["\\boxed{[bet]}"])])
         assert (score > -math.inf) == possible
 
 
 def test_a_policy_is_read(scored: tuple[Any, Any, Any, frozenset[int]]) -> None:
     model, tokenizer, encode, ends = scored
-    scorer = Scorer(tokenizer, encode, of_model(model, Responses(tuple(ends), 1.0, 100)))
+    scorer = Scorer(tokenizer, encode, of_model(model, tuple(ends), 1.0, 100))
     reading = read_scores(game_tree("KuhnPoker"), scorer)
-    assert reading.table.shape == (12, 2) and (reading.table > 0).all() and (reading.coverage < 1).all()
+    assert reading.table.shape == (12, 2) and (reading.table > 0).all() and (reading.illegal > 0).all()

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from recipe.spiral.lab.evaluation.ratings.elo import Estimate, NotConnected, Ratings
+from recipe.spiral.lab.evaluation.ratings.elo import Estimate, Ratings
 from recipe.spiral.lab.evaluation.ratings.game_results import GameResult, HeadToHead
 from recipe.spiral.lab.evaluation.ratings.transitivity import cycles, transitivity
 from tests.lab.evaluation.made import planted
@@ -120,11 +120,13 @@ def test_games_against_oneself_tell_of_the_role_only() -> None:
     assert ratings.games[0].first_player.value == pytest.approx(400 * math.log10(9), rel=0.02)
 
 
-def test_who_never_met_is_not_compared() -> None:
-    games = [*planted({"a": 0, "b": 0}, 5), *planted({"c": 0, "d": 0}, 5)]
-    with pytest.raises(NotConnected, match="c, d never met a, b"):
-        Ratings(games)
-    assert Ratings([*games, GameResult("b", "c", "TicTacToe", "win", (0, 0))]).names == ["a", "b", "c", "d"]
+def test_who_never_met_is_compared_with_wide_intervals() -> None:
+    groups = ({"a": 0.0, "b": 0.0, "c": 0.0}, {"d": 0.0, "e": 0.0, "f": 0.0})
+    games = [result for group in groups for result in planted(group, 100)]
+    ratings = Ratings(games, "a")
+    near, far = (elo_of(name, ratings) for name in ("b", "d"))
+    assert near.high - near.low < 200 and far.high - far.low > 2000
+    assert transitivity(games, ratings).degrees == 2, "one for each group of three"
 
 
 def test_bad_input_is_told() -> None:

@@ -90,24 +90,24 @@ def _rated(rated: Rated) -> dict[str, Any]:
     ratings, transitivity = rated.ratings, rated.transitivity
     players = [
         {"name": player.name, **_estimate(player.elo), "games": player.games, "points": player.points}
-        for player in (ratings.players if ratings else ())
+        for player in ratings.players
     ]
     games = [
         {"game": terms.game, "first_player": _estimate(terms.first_player), "draws": terms.draws, "games": terms.games}
-        for terms in (ratings.games if ratings else ())
+        for terms in ratings.games
     ]
     pairs = [
         {**asdict(pair), "games": pair.games, "score": pair.score, "low": pair.interval[0], "high": pair.interval[1]}
-        for pair in rated.head_to_head.pairs
+        for pair in ratings.head_to_head.pairs
     ]
     return {
         "scope": rated.scope,
         "note": rated.note,
-        "anchor": ratings and ratings.anchor,
+        "anchor": ratings.anchor,
         "players": players,
         "games": games,
         "head_to_head": pairs,
-        "transitivity": transitivity and _transitivity(transitivity),
+        "transitivity": _transitivity(transitivity),
     }
 
 

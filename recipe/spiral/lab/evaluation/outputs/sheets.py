@@ -56,7 +56,6 @@ def summary_sheets(summary: Summary) -> dict[str, list[Row]]:
         | {"elo": player.elo.value, "elo_low": player.elo.low, "elo_high": player.elo.high}
         | {"games": player.games, "points": player.points}
         for rated in summary.rated
-        if rated.ratings
         for player in rated.ratings.players
     ]
     pairs: list[Row] = [
@@ -64,7 +63,7 @@ def summary_sheets(summary: Summary) -> dict[str, list[Row]]:
         | {"wins": pair.wins, "draws": pair.draws, "losses": pair.losses, "score": pair.score}
         | _limits("score", pair.interval)
         for rated in summary.rated
-        for pair in rated.head_to_head.pairs
+        for pair in rated.ratings.head_to_head.pairs
     ]
     return {"results": [_result(result) for result in summary.results], "ratings": ratings, "head_to_head": pairs}
 

@@ -92,17 +92,13 @@ def transitivity_lines(transitivity: Transitivity) -> str:
 
 
 def _rated(rated: Rated) -> str:
-    parts = [f"Ratings: {rated.scope}"]
-    names = rated.head_to_head.names
-    if rated.ratings is None:
-        parts.append(f"none: {rated.note}")
-    else:
-        parts += [ratings_table(rated.ratings), *([rated.note] if rated.note else [])]
-        names = [player.name for player in rated.ratings.players]
-    parts.append(f"\nHead to head: {rated.scope}\n{head_to_head_table(rated.head_to_head, names)}")
-    if rated.transitivity is not None:
-        parts.append(f"\n{transitivity_lines(rated.transitivity)}")
-    return "\n".join(parts)
+    ratings, scope = rated.ratings, rated.scope
+    matrix = head_to_head_table(ratings.head_to_head, [player.name for player in ratings.players])
+    return (
+        f"Ratings: {scope}\n{ratings_table(ratings)}\n"
+        + (f"{rated.note}\n" if rated.note else "")
+        + f"\nHead to head: {scope}\n{matrix}\n\n{transitivity_lines(rated.transitivity)}"
+    )
 
 
 def percent(rate: Rate) -> str:

@@ -5,27 +5,15 @@ They are exact up to rounding: each answer goes through the model, none is sampl
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ....players.player import PlayerMisconfigured
 from ....players.prompts import Encode, Tokenizer
 from ...models.answer_scores import Question, Scores, batches, in_order, log_probs, tree_attention
 from .policy_weights import computed_in
-
-
-class Responses(NamedTuple):
-    """What a policy's responses are, besides its weights: their end tokens, and the temperature, above 0.
-
-    An answer that has more than ``max_tokens`` tokens, with its end token, has probability 0.
-    """
-
-    ends: tuple[int, ...]
-    temperature: float
-    max_tokens: int
 
 
 class Scorer:
@@ -44,28 +32,24 @@ class Scorer:
         return in_order(asked, self.score(asked))
 
 
-def of_model(model: Any, responses: Responses) -> Callable[[Sequence[Question]], Scores]:
-    """Scores questions by a model of transformers."""
+def of_model(
+    model: Any, ends: Sequence[int], temperature: float, max_tokens: int
+) -> Callable[[Sequence[Question]], Scores]:
+    """Scores questions by a model of transformers, at a temperature above 0.
+
+    An answer that has more than ``max_tokens`` tokens, with its end token, has probability 0.
+    """
 
     def score(questions: Sequence[Question]) -> Scores:
         import torch
 
         scores: Scores = {}
         with torch.inference_mode(), tree_attention(model):
-            for batch in batches(model, questions, responses.ends, responses.max_tokens):
-                scores |= log_probs(model, batch, responses.temperature, model.device)
+            for batch in batches(model, questions, ends, max_tokens):
+                scores |= log_probs(model, batch, temperature, model.device)
         return scores
 
     return score
-
-
-def free_memory() -> None:
-    """Give back the memory of models that are not referred to any more."""
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def load(model: Path, adapter: Path | None = None, dtype: str = "auto") -> Any:

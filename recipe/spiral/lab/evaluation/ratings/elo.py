@@ -1,8 +1,8 @@
 """Elo ratings from games: every player's strength with its interval, and the advantage of playing first in each game.
 
 The model is Davidson's (``davidson.py``). 400 points are odds of 10 to 1 of winning to losing, draws aside. The
-advantage of playing first belongs to the game and is in nobody's rating. A player that won all its games has a finite
-rating with a wide interval, because ratings have a prior (normal, 800 Elo wide).
+advantage of playing first belongs to the game and is in nobody's rating. A player that won all its games, or never met
+the others, has a finite rating with a wide interval, because ratings have a prior (normal, 800 Elo wide).
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
 from ....players.intervals import Z
@@ -34,10 +32,6 @@ def caveat(games: Iterable[str]) -> str:
         f"Elo says nothing about strength in {' and '.join(found)}: it counts games won, and chips decide. A player "
         "that always bets and calls wins more games than an equilibrium does. NashConv says how strong a policy is."
     )
-
-
-class NotConnected(ValueError):
-    """Some players never met the others, not even through third players, so no rating compares them."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +81,6 @@ class Ratings:
         anchor: the player whose rating is 0, one of those that played; None: the mean of all ratings is 0.
 
     Raises:
-        NotConnected: not everybody can be compared.
         ValueError: there are no games.
     """
 
@@ -97,23 +90,11 @@ class Ratings:
         self.names = sorted({name for result in results for name in result[:2]})
         self.anchor = anchor
         self._place = {name: place for place, name in enumerate(self.names)}
-        self._check_connected(results)
         self.fit = davidson.fit(
             results, len(self.names), lambda first, second: ((self._place[first], 1.0), (self._place[second], -1.0))
         )
         self.head_to_head = HeadToHead(results)
         self._of_game = Counter(result.game for result in results)
-
-    def _check_connected(self, results: Sequence[GameResult]) -> None:
-        pairs = np.array([(self._place[first], self._place[second]) for first, second in {r[:2] for r in results}])
-        graph = coo_array((np.ones(len(pairs)), pairs.T), shape=(len(self.names),) * 2)
-        _, labels = connected_components(graph, directed=False)
-        together = labels == labels[0]
-        if not together.all():
-            met, rest = (", ".join(np.array(self.names)[group]) for group in (together, ~together))
-            raise NotConnected(
-                f"{rest} never met {met}, nor anybody who did: play match-ups between them, or rate them apart"
-            )
 
     @property
     def players(self) -> list[Rating]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....players.records import GameRecord
-from .elo import NotConnected, Ratings, caveat
-from .game_results import GameResult, HeadToHead
+from .elo import Ratings, caveat
+from .game_results import GameResult
 from .statistics import Result, Tabulation
 from .transitivity import Transitivity, transitivity
 
@@ -17,14 +17,12 @@ ALL = "all games"
 
 @dataclass(frozen=True)
 class Rated:
-    """The ratings of a scope, which is ``ALL`` or a game's id; None if not all players can be compared. The note says
-    why, or where ratings do not measure strength."""
+    """The ratings of a scope, which is ``ALL`` or a game's id. The note says where they do not measure strength."""
 
     scope: str
-    head_to_head: HeadToHead
-    ratings: Ratings | None
-    transitivity: Transitivity | None
-    note: str = ""
+    ratings: Ratings
+    transitivity: Transitivity
+    note: str
 
 
 @dataclass(frozen=True)
@@ -78,8 +76,5 @@ def _names(results: Iterable[GameResult]) -> set[str]:
 
 
 def _rate(scope: str, results: Sequence[GameResult], anchor: str | None) -> Rated:
-    try:
-        ratings = Ratings(results, anchor if anchor in _names(results) else None)
-    except NotConnected as error:
-        return Rated(scope, HeadToHead(results), None, None, str(error))
-    return Rated(scope, HeadToHead(results), ratings, transitivity(results, ratings), caveat({r.game for r in results}))
+    ratings = Ratings(results, anchor if anchor in _names(results) else None)
+    return Rated(scope, ratings, transitivity(results, ratings), caveat({r.game for r in results}))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+import numpy as np
 from scipy.special import chdtrc
 
 from . import davidson
@@ -28,7 +29,8 @@ class Transitivity:
         decided: the number of triples of players in which somebody is ahead in all three pairs.
         triples: the number of triples in which all three pairs met.
         deviance: by how much pairs' own log-odds explain the games better than ratings do.
-        degrees: the expected deviance if ratings explain everything: the number of pairs minus that of ratings.
+        degrees: the expected deviance if ratings explain everything: the number of pairs minus that of
+            the differences between ratings that they tell of.
         total: by how much pairs' own log-odds explain the games better than "all are equal" does.
     """
 
@@ -70,7 +72,10 @@ def transitivity(games: Sequence[GameResult], ratings: Ratings) -> Transitivity:
     # Not below 0: where the prior restrains both models, either may be ahead by a little.
     total = max(0.0, 2 * (of_pairs - of_equals))
     deviance = min(total, max(0.0, 2 * (of_pairs - ratings.fit.log_likelihood)))
-    return Transitivity(*cycles(ratings.head_to_head), deviance, len(pairs) - (len(ratings.names) - 1), total)
+    # The differences of ratings that games tell of: one fewer than players, and fewer if groups of them never met.
+    differences = [[(name == pair.name) - (name == pair.other) for name in ratings.names] for pair in pairs]
+    degrees = len(pairs) - int(np.linalg.matrix_rank(np.array(differences, dtype=float)))
+    return Transitivity(*cycles(ratings.head_to_head), deviance, degrees, total)
 
 
 def cycles(matrix: HeadToHead) -> tuple[tuple[tuple[str, str, str], ...], int, int]:
