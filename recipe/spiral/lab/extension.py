@@ -125,7 +125,7 @@ def _dry_run(jobs: Sequence[tuple[Any, Any]]) -> int:
     from ..checks import ConfigError, is_sweep
     from ..processes.terminal import fail
     from .planning.dry_run import dry_run
-    from .sweep.jobs import plan
+    from .sweep.jobs import of_job, plan
 
     if is_sweep(jobs):
         try:
@@ -136,8 +136,9 @@ def _dry_run(jobs: Sequence[tuple[Any, Any]]) -> int:
             planned, *_ = plan(jobs)
         except ConfigError as error:
             return fail(error, status=2)
-        for (config, _), job in zip(jobs, planned, strict=True):
-            config.run_dir = os.path.relpath(job.folder)
+        jobs = [
+            (of_job(*each, Path(os.path.relpath(job.folder))), each[1]) for each, job in zip(jobs, planned, strict=True)
+        ]
     return dry_run(jobs)
 
 

@@ -460,7 +460,11 @@ def test_an_example_is_a_sweep(tmp_path: Path) -> None:
             ["seed=0,1", "trainer.default_local_dir=ck"],
             "/ck: is that of job seed=0, too; leave it out",
         ),
-        (["seed=0,1", "games=[Nim]"], "actor_rollout_ref.model.path=FOLDER (job seed=0)\n"),
+        (["seed=0,1", "trainer.default_local_dir=ck", "dry_run=true"], "/ck: is that of job seed=0, too; leave it out"),
+        (
+            ["seed=0,1", "trainer.default_local_dir=ck/${trainer.experiment_name}", "games=[Nim]"],
+            "actor_rollout_ref.model.path=FOLDER (job seed=0)\n",
+        ),
     ],
 )
 def test_a_sweep_that_cannot_run_is_refused(tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -113,7 +113,7 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
                 name=name,
                 folder=folder / name,
                 swept={key.lstrip("+"): value for key, value in values.items()},
-                arguments=_arguments(config, hydra, folder / name, mine),
+                arguments=_arguments(config, hydra, folder / name),
                 config=_digest(config),
                 devices=_devices(config) if max(at_once) > 1 else 0,
             )
@@ -122,24 +122,33 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
     names = [job.name for job in jobs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"two jobs of the sweep would share the folder {twice[0]}: sweep over values that differ")
+    taken: dict[Path, str] = {}
+    for each, job in zip(composed, jobs, strict=True):
+        checkpoints = Path(str(of_job(*each, job.folder).trainer.default_local_dir)).resolve()
+        require(
+            taken.setdefault(checkpoints, job.name) == job.name,
+            f"trainer.default_local_dir={checkpoints}: is that of job {taken[checkpoints]}, too; leave it out, or make "
+            f"it of run_dir: '/disk${{run_dir}}' (job {job.name})",
+        )
     return jobs, folder, at_once.pop()
+
+
+def of_job(config: DictConfig, hydra: DictConfig, folder: Path) -> DictConfig:
+    """The config with which a job of a sweep trains in ``folder``."""
+    mine = config.copy()
+    mine.run_dir = str(folder)
+    if "trainer.experiment_name" not in _by_key(hydra):
+        mine.trainer.experiment_name = f"{config.trainer.experiment_name}/{folder.name}"
+    return mine
 
 
 def check_jobs(composed: Sequence[tuple[DictConfig, DictConfig]], jobs: Sequence[Job]) -> None:
     """Refuse the sweep, by a ConfigError, if a job would be refused, as by a dry run: before the first has trained."""
     from ..planning.dry_run import look_at_model
 
-    taken: dict[Path, str] = {}
-    for (config, _), job in zip(composed, jobs, strict=True):
-        mine = config.copy()
-        mine.run_dir = str(job.folder)
-        folder = Path(str(mine.trainer.default_local_dir)).resolve()
+    for each, job in zip(composed, jobs, strict=True):
+        mine = of_job(*each, job.folder)
         try:
-            require(
-                taken.setdefault(folder, job.name) == job.name,
-                f"trainer.default_local_dir={folder}: is that of job {taken[folder]}, too; leave it out, or make it of "
-                "run_dir: '/disk${run_dir}'",
-            )
             choose_checkpoint(mine)
             if not finished(mine):
                 check(mine)
@@ -168,7 +177,7 @@ def _name(swept: Mapping[str, str]) -> str:
     return name if len(name) <= 150 else f"{name[:130]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _arguments(config: DictConfig, hydra: DictConfig, folder: Path, overrides: Mapping[str, str]) -> tuple[str, ...]:
+def _arguments(config: DictConfig, hydra: DictConfig, folder: Path) -> tuple[str, ...]:
     """The command line that composes the same config for a single run in ``folder``."""
     flags = []
     for source in hydra.runtime.config_sources:
@@ -176,9 +185,10 @@ def _arguments(config: DictConfig, hydra: DictConfig, folder: Path, overrides: M
             flags += ["--config-dir", source.path]
         elif source.provider == "main":
             flags += ["--config-path", f"pkg://{source.path}" if source.schema == "pkg" else source.path]
-    ours = [f"run_dir={_quoted(str(folder))}"]
-    if "trainer.experiment_name" not in overrides:
-        ours.append(f"trainer.experiment_name={_quoted(f'{config.trainer.experiment_name}/{folder.name}')}")
+    mine = of_job(config, hydra, folder)
+    ours = [f"run_dir={_quoted(mine.run_dir)}"]
+    if mine.trainer.experiment_name != config.trainer.experiment_name:
+        ours.append(f"trainer.experiment_name={_quoted(mine.trainer.experiment_name)}")
     ours += ["hydra.mode=RUN", f"hydra.job.num={hydra.job.num}", f"hydra.job.id={hydra.job.id}"]
     return (*flags, "--config-name", hydra.job.config_name, *hydra.overrides.hydra, *hydra.overrides.task, *ours)
 

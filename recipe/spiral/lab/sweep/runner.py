@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...processes.interrupts import LIMIT, SAVE_LIMIT, STOPPED_STATUS
+from ...processes.interrupts import LIMIT, SAVE_LIMIT, STOPPED_STATUS, held_back
 from ...processes.launch import PROCESSES, clean_run, end_leftovers, end_with_parent
 from ...processes.run_log import duration
 from ...processes.terminal import Follow, visible
@@ -88,7 +88,8 @@ class Sweep:
             while waiting or running:
                 while waiting and len(running) < self.at_once:
                     slot = min(set(range(self.at_once)) - {run.slot for run in running})
-                    running.append(self._start(waiting.pop(0), slot))
+                    with held_back():  # a job that has started is among those that are ended
+                        running.append(self._start(waiting.pop(0), slot))
                 for run in [run for run in running if run.process.poll() is not None]:
                     running.remove(run)
                     self._end(run)
