@@ -75,9 +75,9 @@ def _main() -> int:
     if not jobs:
         return 0
     config = jobs[0][0]
-    for extension in extensions.loaded():
-        if (status := extension.run(jobs)) is not None:
-            return status
+    status: int | None = extensions.first(lambda extension: extension.run(jobs))
+    if status is not None:
+        return status
     if config.dry_run or is_sweep(jobs):
         what = "dry_run=true" if config.dry_run else "-m"
         return fail(f"{what}: none of extensions={list(config.extensions)} plans runs or runs sweeps", status=2)

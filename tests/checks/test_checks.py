@@ -432,6 +432,13 @@ def test_a_critic_is_where_verl_has_one(tmp_path: Path, enable: str, estimator: 
             check(made)
 
 
+def test_a_critics_rows_are_packed_whatever_the_policys_are(tmp_path: Path) -> None:
+    given = ["actor_rollout_ref.actor.use_dynamic_bsz=false", "critic.ppo_max_token_len_per_gpu=9"]
+    check(config(tmp_path, *given))
+    with pytest.raises(ConfigError, match=r"critic\.ppo_\w+=9: a turn may have"):
+        check(config(tmp_path, *given, "algorithm.adv_estimator=gae"))
+
+
 def test_a_run_with_a_critic_goes_on_from_one_with_a_critic(tmp_path: Path) -> None:
     folder = save(tmp_path / "run" / "checkpoints", 10)
     check(config(tmp_path))

@@ -69,6 +69,12 @@ def test_settings_of_another_value_are_noted(
     assert not capsys.readouterr().err
 
 
+def test_a_sweeps_folder_is_written_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^hydra.sweep.dir=~/a: ~ is not expanded"):
+        run(monkeypatch, "-m", "seed=0,1", "hydra.sweep.dir=~/a")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("setting", ["run_dir=~/runs", "run_dir='~/runs'", "trainer.default_local_dir=~/saved"])
 def test_a_home_that_nobody_expands_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, setting: str) -> None:
     told = rf"^{setting.partition('=')[0]}=~/\w+: ~ is not expanded; write the whole path"

@@ -465,11 +465,14 @@ def test_a_run_that_goes_back_forgets_later_checkpoints_before_it_removes_what_c
     run(monkeypatch, tmp_path, "trainer.max_actor_ckpt_to_keep=null", "records.every=1").fit(SimpleNamespace())
     checkpoints = tmp_path / "checkpoints"
     assert latest(checkpoints) == 6
+    games = set((tmp_path / "games").iterdir())
 
     def killed(step: int) -> None:
         raise Killed
 
     told = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoints}/global_step_2"]
+    run(monkeypatch, tmp_path, *told, "trainer.val_only=true", global_steps=2)._load_checkpoint()
+    assert (latest(checkpoints), set((tmp_path / "games").iterdir())) == (6, games), "a validation alone takes nothing"
     back = run(monkeypatch, tmp_path, *told, global_steps=2)
     with monkeypatch.context() as amid, pytest.raises(Killed):
         amid.setattr(back.state.records, "cut_back", killed)

@@ -211,7 +211,9 @@ def test_a_run_that_is_done_says_so_and_what_differs(tmp_path: Path) -> None:
     saved(tmp_path, steps)
     made = config(tmp_path, steps, tested, "trainer.val_before_train=false")
     run_dir, path = tmp_path / "run", f"{MODEL}.path={tmp_path}"
-    OmegaConf.save(config(tmp_path, steps, tested, path), run_dir / CONFIG, resolve=True)
+    trained = config(tmp_path, steps, tested, path)
+    trained.actor_rollout_ref.rollout.agent.agent_loop_config_path = str(run_dir / "agent_loops.yaml")
+    OmegaConf.save(trained, run_dir / CONFIG, resolve=True)
     assert finished(made) == [], "the last validation is missing"
     MetricsFile(run_dir).log({"val-core/win": 1.0}, 10)
     done, *differs = finished(made)

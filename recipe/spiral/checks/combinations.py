@@ -16,6 +16,7 @@ from ..players.prompts import check_style, get_template
 from ..processes.runtime import engine_devices
 from ..rollouts.schedule import parse_games, plays_games, validated_games
 from .errors import ConfigError, require, written
+from .verls import has_critic
 
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
 
@@ -172,7 +173,8 @@ def _lengths(config: DictConfig) -> None:
     window = rollout.max_model_len
     for name in ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref", "critic"):
         part = OmegaConf.select(config, name)
-        for key in (key for key in part if key.endswith("max_token_len_per_gpu") and actor.use_dynamic_bsz):
+        packed = actor.use_dynamic_bsz or (name == "critic" and has_critic(config))  # a critic's always are
+        for key in (key for key in part if key.endswith("max_token_len_per_gpu") and packed):
             require(
                 prompt + response <= part[key] * actor.ulysses_sequence_parallel_size,
                 f"{name}.{key}={part[key]}: a turn may have data.max_prompt_length={prompt} + "

@@ -44,7 +44,7 @@ Job = tuple[DictConfig, DictConfig]
 _FOLDERS = (".hydra", "games", "benchmarks", "checkpoints", "pool")
 _FILES = (".jsonl", ".json", ".yaml", ".log", ".txt", ".lock", ".sqlite", ".gz")
 #: Settings of folders that a start writes.
-_WRITTEN = ("run_dir", "eval_dir", "trainer.default_local_dir")
+_WRITTEN = ("run_dir", "eval_dir", "trainer.default_local_dir", "hydra.sweep.dir")
 #: Without Hydra's own notes and folders, which a dry run does not make.
 _NOTHING_WRITTEN = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra.sweep.subdir=.", "hydra/job_logging=disabled")
 #: As Hydra's grammar has it: any case, and blanks around the value.

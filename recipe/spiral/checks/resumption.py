@@ -38,6 +38,8 @@ from .verls import has_critic
 
 #: What a checkpoint must hold for a resumed run to equal one that was not interrupted.
 CONTENTS = ("model", "optimizer", "extra")
+#: What a start makes by itself, each time.
+_MADE = {"run_dir", "actor_rollout_ref.rollout.agent.agent_loop_config_path"}
 #: What of a model's config decides the sizes of its weights.
 SIZES = (
     *("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
@@ -122,7 +124,7 @@ def finished(config: DictConfig) -> list[str]:
         was = values(before, resolve=True)
     except OmegaConfBaseException:  # of other versions, or wrong now
         return [done]
-    own_value = {name for name, value in values(config, resolve=False).items() if "${" not in str(value)} - {"run_dir"}
+    own_value = {name for name, value in values(config, resolve=False).items() if "${" not in str(value)} - _MADE
     return [done] + [
         f"{name}={written(asked[name])}: it was trained with {written(was[name])}"
         for name in sorted(own_value & was.keys() & asked.keys())

@@ -166,7 +166,7 @@ class RunState:
                 load_reference(str((folder / REFERENCE).absolute()))
         own = folder is not None and is_of(folder, self.checkpoints.path)
         self.records_after = state["records_after"] if own else step
-        if own:
+        if own and not self.config.trainer.get("val_only"):  # which goes on with nothing
             for later in self.checkpoints.go_back(step):
                 self.console.say(f"{later}: a later checkpoint, which the run went back from, is here now")
             for written in (self.records, self.answers, self.metrics):
