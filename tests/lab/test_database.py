@@ -169,13 +169,6 @@ def test_a_full_disk_leaves_whole_rows_only(tmp_path: Path) -> None:
     assert is_full(DiskFull("so"))
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    os.mkfifo(tmp_path / "deep" / "it.sqlite")
-    with pytest.raises(OSError, match=r"it\.sqlite: is a pipe or a device"):
-        opened(tmp_path, read_only=True)
-
-
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_disk_without_locks_is_no_full_one(tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: object) -> None:

@@ -262,9 +262,7 @@ def test_a_checkpoint_of_another_number_of_ranks_is_refused_with_both(tmp_path: 
         check_resumable(tmp_path, 4)
 
 
-@pytest.mark.parametrize(
-    ("noted", "ranks"), [("3e9", 2**16), ("1e999", 2), ("-1", 1), ("4", 4), ("null", 2), ("[" * 100_000, 2)]
-)
+@pytest.mark.parametrize(("noted", "ranks"), [("1e999", 2), ("-1", 1), ("4", 4), ("null", 2), ("[" * 100_000, 2)])
 def test_a_note_of_any_number_of_ranks_is_read(tmp_path: Path, noted: str, ranks: int) -> None:
     folder = save(tmp_path, 10, ranks=2)
     (folder / "actor" / "fsdp_config.json").write_text(f'{{"world_size": {noted}}}')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -23,19 +22,16 @@ def test_what_is_no_mapping_is_no_config(tmp_path: Path) -> None:
         load_config(tmp_path / "config.yaml")
 
 
-def test_a_pipe_is_no_config(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "config.yaml")
-    with pytest.raises(OSError, match=r"config\.yaml: is a pipe or a device"):
-        load_config(tmp_path / "config.yaml")
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    for content in (b"a: [", b"\xff", b"7", b"[" * 5000):
+        (tmp_path / "config.yaml").write_bytes(content)
+        with pytest.raises(ValueError, match=r"config\.yaml: is damaged: "):
+            load_config(tmp_path / "config.yaml")
+    with pytest.raises(FileNotFoundError):
+        load_config(tmp_path / "none.yaml")
 
 
-def test_a_few_lines_cannot_stand_for_a_text_or_a_list_of_any_length(tmp_path: Path) -> None:
+def test_a_few_lines_cannot_stand_for_a_text_of_any_length(tmp_path: Path) -> None:
     file, names = tmp_path / "config.yaml", [f"a{number}" for number in range(60)]
     file.write_text("a: x\n" + "".join(f"a{name}: ${{{name}}}${{{name}}}\n" for name in ["a", *names]))
     assert setting(load_config(file), "a") == "x" and setting(load_config(file), "aa59") is None
-    file.write_text("a: &a [x]\n" + "".join(f"a{name}: &a{name} [*{name}, *{name}]\n" for name in ["a", *names[:0]]))
-    with pytest.raises(ValueError, match=r"config\.yaml: is damaged: it has thousands of brackets, or YAML aliases"):
-        load_config(file)
-    file.write_text("[" * 100_000)
-    with pytest.raises(ValueError, match=r"config\.yaml: is damaged: it has thousands of brackets, or YAML aliases"):
-        load_config(file)

@@ -122,16 +122,6 @@ def folder(file: Path, other: Path, draw: random.Random) -> None:
     file.mkdir()
 
 
-def pipe(file: Path, other: Path, draw: random.Random) -> None:
-    file.unlink()
-    os.mkfifo(file)
-
-
-def lead_to_a_device(file: Path, other: Path, draw: random.Random) -> None:
-    file.unlink()
-    file.symlink_to("/dev/zero")
-
-
 def cut(file: Path, other: Path, draw: random.Random) -> None:
     os.truncate(file, draw.randrange(file.stat().st_size))
 
@@ -150,7 +140,6 @@ def add(file: Path, other: Path, draw: random.Random) -> None:
 
 
 KINDS = (flip, flip, flip, digit, digit, swap, dangle, link, lead_to_a_folder, folder, cut, remove, swap_folders, add)
-KINDS += (pipe, lead_to_a_device)
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.full) for part in (1, 2, 3))])

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from ..processes.terminal import visible
 from ..storage.checkpoints import EXPORTED, read_state
-from ..storage.disk import read_small, unwritable
+from ..storage.disk import unwritable
 from ..storage.manifest import MANIFEST, TEXTS
 from .lora import Adapter, adapter_weights, base_model
 from .source import ExportError, Source
@@ -87,7 +87,7 @@ def write_model(
         model.to(DTYPES[dtype])
     check_finite(dict(model.named_parameters()), dtype)
     generation = new / "generation_config.json"
-    original = read_small(generation) if generation.is_file() else None
+    original = generation.read_bytes() if generation.is_file() else None
     model.save_pretrained(new, max_shard_size="5GB")
     if original is not None:
         generation.write_bytes(original)

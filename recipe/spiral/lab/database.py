@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
-from ..storage.disk import WITHOUT_LOCKS, DiskFull, InUse, check_locks, real
+from ..storage.disk import WITHOUT_LOCKS, DiskFull, InUse, check_locks
 
 #: A key is a JSON list, a value is JSON.
 _COLUMNS = "key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL"
@@ -44,7 +44,7 @@ class Database:
 
     def __init__(self, file: Path, tables: Sequence[str], read_only: bool = False) -> None:
         self.file = file.absolute()
-        if read_only and not real(file).exists():
+        if read_only and not file.exists():
             raise FileNotFoundError(f"{file}: there is no such file")
         with ExitStack() as stack:
             if not read_only:

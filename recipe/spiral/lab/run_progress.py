@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..processes.run_log import LOG
-from ..storage.metrics_file import split
 
 
 def progress(title: str, show: Callable[[str], None]) -> Callable[[str], None]:
@@ -41,5 +40,5 @@ def _last_step(run_dir: Path, line: str) -> int | None:
     if not log.is_file():
         return None
     with log.open("rb") as lines:
-        steps = [match[1] for text in split(lines) if (match := re.match(rf"{line} +(\d+)".encode(), text))]
+        steps = [match[1] for text in lines if (match := re.match(rf"{line} +(\d+)".encode(), text))]
     return int(steps[-1]) if steps else 0

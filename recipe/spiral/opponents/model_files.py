@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from safetensors import SafetensorError, safe_open
 
-from ..storage.disk import link_or_copy, read_json, real
+from ..storage.disk import link_or_copy, read_json
 from ..storage.manifest import MANIFEST, TEXTS, changed_files
 
 #: A whole model, or a PEFT adapter.
@@ -75,7 +75,7 @@ def weight_files(folder: Path, form: Form) -> list[str]:
 def _whole(file: Path) -> bool:
     """Whether a safetensors file is as long as its own header says."""
     try:
-        with safe_open(real(file), framework="numpy"):
+        with safe_open(file, framework="numpy"):
             return True
     except (OSError, SafetensorError):
         return False

@@ -27,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from ..storage.disk import InUse, check_locks, read_json, real, write_whole
+from ..storage.disk import InUse, check_locks, read_json, write_whole
 from .interrupts import END_SIGNALS, hold, interrupt_on_signals, release
 
 PROCESSES = "processes.json"
@@ -154,7 +154,7 @@ def only_one(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
 def is_in_use(run_dir: Path) -> bool:
     """Whether a process is at work in the folder, which need not be writable. On a disk without locks: whether the last
     one's number is in use here. False where that cannot be known: without a lock file that can be read."""
-    with suppress(OSError, ValueError, OverflowError), real(run_dir / LOCK).open("rb") as lock:
+    with suppress(OSError, ValueError, OverflowError), (run_dir / LOCK).open("rb") as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
@@ -287,7 +287,7 @@ def remove_segments(names: Iterable[str]) -> int:
 
 
 def _is_segment(name: str) -> bool:
-    return name.startswith(_SEGMENTS) and "/" not in name and "\0" not in name
+    return name.startswith(_SEGMENTS) and "/" not in name
 
 
 def _is_ours(path: Path) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from .disk import read_json, read_small, real, write_whole
+from .disk import read_json, write_whole
 from .manifest import MANIFEST, changed_files, changed_member, checksums_hold, read_manifest, write_digests
 from .run_config import load_config, setting
 
@@ -43,8 +43,6 @@ OWNER = "run_dir.txt"
 EARLIER = "earlier-%Y%m%d-%H%M%S"
 #: Is there while a checkpoint is written.
 UNFINISHED = "unfinished"
-#: A note may say any number, and each has files that are looked for.
-_MOST_RANKS = 2**16
 _AFRESH = "start afresh with trainer.resume_mode=disable, or with another run_dir"
 
 
@@ -79,7 +77,7 @@ def folder_of(run_dir: Path) -> Path:
 def owner_of(checkpoints: Path) -> Path | None:
     """The folder of the run that a folder of checkpoints is of; None: nothing there says so."""
     with suppress(OSError, ValueError):
-        return Path(read_small(checkpoints / OWNER).decode())
+        return Path((checkpoints / OWNER).read_text(encoding="utf-8"))
     run_dir = checkpoints.resolve().parent
     return run_dir if config_of(run_dir) is not None and is_of(checkpoints / TRACKER, folder_of(run_dir)) else None
 
@@ -130,7 +128,7 @@ def ranks_saved(folder: Path) -> int:
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         names = (re.search(r"_world_size_(\d+)_rank_", file.name) for file in folder.glob("actor/*.pt"))
         ranks = max((int(name[1]) for name in names if name), default=1)
-    return min(max(1, ranks), _MOST_RANKS)
+    return max(1, ranks)
 
 
 def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
@@ -172,7 +170,7 @@ def _readable(file: Path) -> bool:
         if file.name == STATE_FILE:
             read_state(file.parent)
             return True
-        with zipfile.ZipFile(real(file)) as archive:
+        with zipfile.ZipFile(file) as archive:
             # Python reads an archive with something before it, and torch does not. torch never packs, and a packed part
             # may have any length.
             parts = archive.infolist()
@@ -244,7 +242,7 @@ def latest(checkpoints: Path) -> int | None:
         folders = {step: checkpoints / f"global_step_{step}" for step in steps(checkpoints)}
         return max((step for step, at in folders.items() if not missing_parts(at, ranks_saved(at))), default=None)
     try:
-        text = read_small(tracker).decode("ascii").strip()
+        text = tracker.read_text(encoding="ascii").strip()
         return int(text) if text.isdecimal() else None
     except (OSError, ValueError):
         return None

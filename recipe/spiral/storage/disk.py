@@ -73,26 +73,10 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = getattr(error, "cause", None) or error.__cause__ or error.__context__
 
 
-def real(file: Path) -> Path:
-    """The file itself. Raises OSError: it is, or leads to, a pipe or a device, which may have no end."""
-    if file.exists() and not file.is_file() and not file.is_dir():
-        raise OSError(f"{file}: is a pipe or a device, and no file")
-    return file
-
-
-def read_small(file: Path, most: int = 2**26) -> bytes:
-    """The content of a file that is no weights. Raises OSError: it cannot be read, is a pipe or a device, or has more
-    bytes than any that is written, so that it could fill the memory."""
-    with real(file).open("rb") as opened:
-        if len(read := opened.read(most + 1)) > most:
-            raise OSError(f"{file}: has more than {most} bytes, which no such file has")
-    return read
-
-
 def read_json(file: Path) -> dict[str, Any]:
-    """The mapping in a JSON file. Raises OSError: as ``read_small``; ValueError: it is damaged, or holds no mapping."""
+    """The mapping in a JSON file. Raises OSError: it cannot be read; ValueError: it is damaged, or holds no mapping."""
     try:
-        content = json.loads(read_small(file))
+        content = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:  # RecursionError: a hundred thousand brackets
         raise ValueError(f"{file}: {error}") from error
     if not isinstance(content, dict):
@@ -137,9 +121,9 @@ def link_or_copy(source: Path, target: Path) -> int:
     files had to be copied.
 
     Symbolic links are followed, so ``target`` stays when ``source`` is removed. Those in a folder that lead to a folder
-    are left out: it may be the same one, without end. A file that is there, a pipe or a device raises OSError.
+    are left out: it may be the same one, without end. A file that is there raises OSError.
     """
-    if real(source).is_dir():
+    if source.is_dir():
         target.mkdir(parents=True, exist_ok=True)
         inside = [path for path in sorted(source.iterdir()) if not (path.is_symlink() and path.is_dir())]
         return sum(link_or_copy(path, target / path.name) for path in inside)

@@ -13,8 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from .disk import read_small, real
-
 MANIFEST = "manifest.json"
 #: Bytes of a zip archive's header of a part; in the last four are the lengths of its name and of what comes after it.
 _HEADER = 30
@@ -75,7 +73,7 @@ def changed_member(folder: Path) -> list[str]:
 def read_manifest(folder: Path) -> dict[str, object] | None:
     """What a folder's manifest says; None: it cannot be read. Another program's may say anything."""
     try:
-        manifest = json.loads(read_small(folder / MANIFEST))
+        manifest = json.loads((folder / MANIFEST).read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
     return manifest if isinstance(manifest, dict) else {MANIFEST: None}
@@ -126,7 +124,7 @@ def _of_zip(content: BinaryIO) -> str:
 def checksums_hold(file: Path) -> bool:
     """Whether the checksums that torch's archive keeps of its parts hold."""
     try:
-        with zipfile.ZipFile(real(file)) as archive:
+        with zipfile.ZipFile(file) as archive:
             return archive.testzip() is None
     except Exception:  # a damaged archive may ask for anything: a password, an unknown compression, the end of the file
         return False

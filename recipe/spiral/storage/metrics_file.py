@@ -11,15 +11,12 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from .disk import LineFile, write_whole
 
 METRICS = "metrics.jsonl"
-#: Bytes of a line.
-_LONGEST = 2**24
 #: What JSON has besides numbers and null.
 _NO_NUMBERS = (str, list, dict)
 
@@ -55,7 +52,7 @@ class MetricsFile:
         file = self._lines.path
         if file.is_file():
             with file.open("rb") as lines:
-                kept = (line for line in split(lines) if (logged := _parse(line)) is not None and logged.step <= step)
+                kept = (line for line in lines if (logged := _parse(line)) is not None and logged.step <= step)
                 write_whole(file, (line.decode() for line in kept))
 
 
@@ -66,15 +63,10 @@ def read_metrics(file: Path, start: int = 0) -> Iterator[tuple[Logged, int]]:
         return
     with file.open("rb") as lines:
         lines.seek(start)
-        for line in split(lines):
+        for line in lines:
             start += len(line)
             if line.endswith(b"\n") and (logged := _parse(line)) is not None:
                 yield logged, start
-
-
-def split(lines: BinaryIO) -> Iterator[bytes]:
-    """A file's lines, in pieces those that are longer than any of ours: a file of no lines may fill the memory."""
-    return iter(partial(lines.readline, _LONGEST), b"")
 
 
 def _parse(line: bytes) -> Logged | None:

@@ -12,15 +12,8 @@ from pathlib import Path
 import msgspec
 
 from ..players.records import GameRecord, to_line
-from .disk import real
 from .record_writer import AFTER, BEFORE, COUNT, HEADER, RecordWriter, digest
 
-#: After so many lines of a file that are no records the rest is not read.
-MOST_BROKEN = 1000
-#: Bytes of a line: a game of a thousand turns with 4,000 tokens each has less.
-LONGEST = 2**27
-#: Of one that is not as we write it: as Python's own objects, its values take up to thirty times as many bytes.
-_LONGEST_CHANGED = 2**24
 _decode = msgspec.json.Decoder(GameRecord).decode
 
 
@@ -43,8 +36,8 @@ class RecordFolder(RecordWriter):
         self, split: str, step: int, broken: Callable[[Exception], None] | None = None
     ) -> Iterator[GameRecord]:
         """A step's records. ``broken`` is told of what cannot be read, which is passed over then; None: it raises."""
-        lines, left = self.lines(split, step), MOST_BROKEN
-        while left:
+        lines = self.lines(split, step)
+        while True:
             try:
                 line = next(lines, None)
                 if line is None:
@@ -54,7 +47,6 @@ class RecordFolder(RecordWriter):
                 if broken is None:
                     raise
                 broken(error)
-                left -= 1
             else:
                 yield record
 
@@ -71,8 +63,6 @@ def parse(line: bytes) -> tuple[GameRecord, bool]:
     if end == digest(body + b"}").encode() + AFTER:
         with suppress(msgspec.MsgspecError):  # a number that is none in JSON
             return _decode(line), True
-    if len(line) > _LONGEST_CHANGED:
-        raise ValueError(f"is not as it was written, and has more than {_LONGEST_CHANGED} bytes")
     data = json.loads(line)
     written = data.pop("digest", None)
     # who writes JSON anew may set other spaces
@@ -81,7 +71,7 @@ def parse(line: bytes) -> tuple[GameRecord, bool]:
 
 def count(file: Path) -> int:
     """How many lines a file has, without unpacking it if we wrote it."""
-    with real(file).open("rb") as start:
+    with file.open("rb") as start:
         header = start.read(len(HEADER) + COUNT.size)
     if header.startswith(HEADER) and len(header) == len(HEADER) + COUNT.size:
         return int(COUNT.unpack(header[len(HEADER) :])[0])
@@ -92,13 +82,9 @@ def unpack(file: Path) -> Iterator[bytes]:
     """A file's lines, each with its end. Raises Torn: it is damaged. What could be read of it was given before, the
     last line perhaps in part."""
     try:
-        with gzip.open(real(file)) as packed:
+        with gzip.open(file) as packed:
             if not file.stat().st_size:  # which gzip takes for a file without lines
                 raise EOFError("it is empty")
-            # in pieces: a small file may hold a line of any length
-            while line := packed.readline(LONGEST + 1):
-                if len(line) > LONGEST:
-                    raise EOFError(f"a line has more than {LONGEST} bytes")
-                yield line
+            yield from packed
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise Torn(f"{file}: is cut short or damaged: {error}") from error

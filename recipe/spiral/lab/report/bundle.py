@@ -19,7 +19,7 @@ from string import Template
 from typing import Any
 
 from ...extras import install
-from ...storage.disk import read_small, write_whole
+from ...storage.disk import write_whole
 from ..drawing.drawn import PAGE_FILES
 
 ASSETS = "assets"
@@ -97,7 +97,7 @@ class Bundle:
     def read(self, name: str, default: Any = None) -> Any:
         """A value that ``write`` wrote; ``default`` where there is none that can be read."""
         try:
-            text = read_small(self.file(name), 2**28).decode("ascii")
+            text = self.file(name).read_bytes().decode("ascii")
             return json.loads(text.removeprefix(_call(name)).removesuffix(");\n"))
         except (OSError, ValueError):
             return default

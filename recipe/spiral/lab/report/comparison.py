@@ -16,7 +16,6 @@ from typing import Any
 from ...checks.names import values as all_settings
 from ...processes.launch import is_in_use
 from ...storage.checkpoints import config_file, config_of
-from ...storage.disk import read_small
 from ...storage.metrics_file import METRICS
 from ...storage.run_config import setting
 from ..sweep.sweep_table import TABLE
@@ -57,7 +56,7 @@ def _row(run: Path) -> dict[str, str]:
 
 def _table(sweep: Path) -> list[dict[str, str]]:
     try:
-        rows = csv.DictReader(io.StringIO(read_small(sweep / TABLE).decode(), newline=""))
+        rows = csv.DictReader(io.StringIO((sweep / TABLE).read_bytes().decode(), newline=""))
         return [row for row in rows if row.get("folder")]
     except (OSError, UnicodeError, csv.Error):
         return []

@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ...storage.disk import read_small
 from ..evaluation.benchmarks.catalog import PAPER, PAPER_AVERAGES
 from ..evaluation.outputs.results import RESULTS
 
@@ -43,7 +42,7 @@ def _is_of(place: Path, run_dir: Path) -> bool:
     run = run_dir.resolve()
     for file in (place / f"{RESULTS}.json", *sorted(place.glob(f"step_*/{RESULTS}.json"))[:1]):
         try:
-            policies = json.loads(read_small(file))["manifest"]["policies"]
+            policies = json.loads(file.read_bytes())["manifest"]["policies"]
             said = [Path(text) for policy in policies.values() for text in policy.values() if isinstance(text, str)]
         except _NOT_OURS:
             continue
@@ -57,7 +56,7 @@ def evaluations(run_dir: Path, places: Iterable[Path]) -> dict[str, Any]:
     readable, unreadable = [], []
     for place in places:
         try:
-            results = json.loads(read_small(place / f"{RESULTS}.json"))
+            results = json.loads((place / f"{RESULTS}.json").read_bytes())
             parts = {part: results[part] for part in _PARTS if part in results}
             readable.append({"name": _name(place, run_dir), **parts, "policies": _policies(place)})
         except _NOT_OURS as error:
@@ -74,4 +73,4 @@ def _policies(place: Path) -> list[dict[str, str]]:
     file = place / "actions.csv"
     if not file.is_file():
         return []
-    return list(islice(csv.DictReader(io.StringIO(read_small(file).decode(), newline="")), _MOST_ROWS))
+    return list(islice(csv.DictReader(io.StringIO(file.read_bytes().decode(), newline="")), _MOST_ROWS))

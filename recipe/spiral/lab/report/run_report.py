@@ -16,7 +16,6 @@ from ...games.registry import NotNamed
 from ...processes.launch import is_in_use
 from ...processes.run_log import LOG
 from ...storage.checkpoints import config_file, config_of
-from ...storage.disk import read_small
 from ...storage.run_config import setting
 from ..evaluation.matches.store import FILE
 from .bundle import DATA, Bundle
@@ -46,7 +45,7 @@ class NoRun(ValueError):
 def is_run(folder: Path) -> bool:
     """Whether there is anything of a run that a report could be of; another program has a ``config.yaml``, too."""
     file = config_file(folder)
-    return (folder / "games").is_dir() or (file.is_file() and b"\ntrainer:" in b"\n" + read_small(file))
+    return (folder / "games").is_dir() or (file.is_file() and b"\ntrainer:" in b"\n" + file.read_bytes())
 
 
 class RunReport:
@@ -91,7 +90,7 @@ class RunReport:
         data there are no report's."""
         data = self.bundle.folder / DATA
         try:
-            known = json.loads(read_small(data / _STATE, 2**28))
+            known = json.loads((data / _STATE).read_bytes())
             if (known["form"], known["run"]) == (FORM, self._identity):
                 return dict(known)
         except OSError:
