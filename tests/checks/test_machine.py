@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import resource
 import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 from verl.utils.config import omega_conf_to_dataclass
 
 from recipe.spiral.checks import ConfigError, check
@@ -165,22 +163,6 @@ def test_the_place_of_games_must_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "run" / "games").write_text("")
     with pytest.raises(ConfigError, match=r"^run_dir=.*/run: .*/run/games is no folder; give another folder$"):
         check(config(tmp_path))
-
-
-def test_a_limit_of_files_sizes_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise Ray cannot make its store of objects, and says that a node timed out."""
-    setup = config(tmp_path)
-    limits = [(resource.RLIM_INFINITY, resource.RLIM_INFINITY)]
-    monkeypatch.setattr(machine_checks.resource, "getrlimit", lambda kind: limits[0])
-    monkeypatch.setattr(machine_checks.resource, "setrlimit", lambda kind, limit: limits.__setitem__(0, limit))
-    OmegaConf.update(setup, "ray_kwargs.ray_init.object_store_memory", 2**30, force_add=True)
-    machine_checks._file_size(setup)
-    limits[0] = (2**20, 2**40)
-    machine_checks._file_size(setup)
-    assert limits[0] == (2**40, 2**40), "as much as may be"
-    limits[0] = (2**20, 2**20)
-    with pytest.raises(ConfigError, match=r"ulimit -f: files may have 0\.00105 GB here.*ulimit -f unlimited"):
-        machine_checks._file_size(setup)
 
 
 def test_ray_needs_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

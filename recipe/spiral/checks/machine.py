@@ -8,20 +8,16 @@ import os
 import resource
 import socket
 import warnings
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 from omegaconf import DictConfig, OmegaConf
 
 from ..processes.attention import FLASH, PACKED
 from ..processes.cluster import cluster_address
-from ..storage.disk import gigabytes, unwritable
+from ..storage.disk import unwritable
 from .errors import ConfigError, require
 from .verls import has_critic
 
-#: The share of the memory that Ray takes for its store of objects.
-_OF_MEMORY = 0.3
 #: The usual limit of a Linux system; Ray warns of less than 4,096.
 OPEN_FILES = 1024
 _ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
@@ -32,23 +28,6 @@ def check_folders(config: DictConfig, here: bool = True) -> None:
     for setting, inside in (("run_dir", ""), ("run_dir", "games"), ("trainer.default_local_dir", "")):
         folder = OmegaConf.select(config, setting)
         require(not (why := unwritable(Path(folder, inside), here)), f"{setting}={folder}: {why}; give another folder")
-
-
-def _file_size(config: DictConfig) -> None:
-    """Check that the largest file, Ray's store of objects, may be made: else Ray only says that a node timed out."""
-    allowed, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if allowed == resource.RLIM_INFINITY or cluster_address(config) is not None:
-        return
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-        allowed = most
-    setting = "ray_kwargs.ray_init.object_store_memory"
-    needed = OmegaConf.select(config, setting) or _OF_MEMORY * psutil.virtual_memory().total
-    require(
-        allowed == resource.RLIM_INFINITY or needed <= allowed,
-        f"ulimit -f: files may have {gigabytes(allowed)} here, and Ray's store of objects takes {gigabytes(needed)}; "
-        f"allow more (ulimit -f unlimited), or set {setting} (bytes), where checkpoints fit as well",
-    )
 
 
 def _open_files(config: DictConfig) -> None:
@@ -195,4 +174,4 @@ def _cluster(config: DictConfig) -> None:
         ) from error
 
 
-PARTS = (check_folders, _file_size, _open_files, _engine, _accelerators, _weights, _attention, _cluster)
+PARTS = (check_folders, _open_files, _engine, _accelerators, _weights, _attention, _cluster)
