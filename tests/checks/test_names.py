@@ -38,7 +38,6 @@ def names(program: str = "spiral_trainer") -> Names:
         ("+model.path=X", r"did you mean `model=hf actor_rollout_ref\.model\.path=X`\?$"),
         ("+batch_size=8", r"did you mean `data\.train_batch_size=8`\?$"),
         ("+trainer.v1.sync.parameter_sync_step=4", r"did you mean `trainer\.v1\.separate_async\.parameter_sync_step`"),
-        ("+engine=gpu", r"^\+engine=gpu: engine is a config group of main_eval, and not of main_spiral$"),
         ("+optim_lr=1", r"did you mean `actor_rollout_ref\.actor\.optim\.lr`\?$"),
         ("+rae_decay=1", r"did you mean `algorithm\.rae\.decay`\?$"),
         ("+lr=1", r"did you mean `actor_rollout_ref\.actor\.optim\.lr`\?$"),

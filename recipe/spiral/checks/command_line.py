@@ -205,17 +205,10 @@ def _in_a_line(error: Exception, names: Names) -> str:
         return _no_such_option(error)
     if isinstance(error, OverrideParseException):
         return _unreadable(error)
-    deep = "has too many brackets, or is a preset that leads back to itself" * isinstance(error, RecursionError)
-    text = " ".join(f"{deep or error} {error.__cause__ or ''}".split()).partition(" Config search path: ")[0]
-    if match := re.match("Cannot find primary config '(.*?)'", text):
-        return f"--config-name {match[1]}: there is no such config; a preset is named by +experiment={match[1]}"
+    text = " ".join(f"{error} {error.__cause__ or ''}".split()).partition(" Config search path: ")[0]
     if match := re.match(r"Ambiguous value for argument '(.*?)' 1\. ", text):
         return f"{match[1]}: a list must be in brackets, and a sweep starts with -m; for a text {_QUOTES}"
-    if match := re.match(r"Multiple values for (\w+)\. ", text):
-        return f"+{match[1]}: is there more than once; give one"
-    if match := re.match(r"While dereferencing interpolation '\$\{(\w+)\}': Incompatible value 'None'", text):
-        return f"{match[1]}=null: must be a folder"
-    if text.startswith("Config group override must be a string"):
+    if text.startswith("Config group override must be a string"):  # which names none
         return f"{next((o for o in sys.argv[1:] if o.endswith('=null')), 'null')}: must be a mapping, or name a file"
     if match := re.match(r"Error merging override (.*?) Cannot merge .*object_type=(list|dict)", text):
         return f"{match[1]}: must be a {'list' if match[2] == 'list' else 'mapping'}"
@@ -231,17 +224,10 @@ def _in_a_line(error: Exception, names: Names) -> str:
 
 
 def _unreadable(error: OverrideParseException) -> str:
-    """Hydra's grammar seldom says where it stops. Most often a shell took quotes away, or cut at a blank."""
-    override, (said, *pointed) = error.override, error.message.splitlines()
-    value = override.partition("=")[2]
-    alone = [f"a {quote} without another" for quote in "'\"" if value.count(quote) % 2]
-    alone += [f"{a} and {b} are not in pairs" for a, b in ("[]", "{}", "()") if value.count(a) != value.count(b)]
-    if not alone and error.__cause__ is not None:  # of one of Hydra's functions
-        return " ".join(f"{override}: {error.__cause__}".split())
-    at = said.split(" expecting ")[0].rstrip("'")[-1:].replace(">", "the end")
-    if pointed and "^" in pointed[0]:
-        at = override[len(override) - len(said) + pointed[0].index("^")]
-    return f"{override}: {[*alone, f'cannot be read at {at}'][0]}; {_QUOTES}"
+    """Most often a shell took quotes away, or cut at a blank."""
+    if error.__cause__ is not None:  # of one of Hydra's functions
+        return " ".join(f"{error.override}: {error.__cause__}".split())
+    return f"{error.override}: {error.message.splitlines()[0].partition(' expecting ')[0]}; {_QUOTES}"
 
 
 def _no_such_flag(option: str, names: Names) -> str:

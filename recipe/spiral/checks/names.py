@@ -23,7 +23,6 @@ CONFIG = RECIPE / "config"
 VERLS = "trainer/config/_generated_ppo_trainer.yaml"
 #: Config groups that a command line may name besides the settings, by program.
 GROUPS = {"spiral_trainer": ("experiment", "sweep", "hardware", "model", "task", "loss"), "eval": ("engine",)}
-_PROGRAMS = {"spiral_trainer": "main_spiral", "eval": "main_eval"}
 
 
 @cache
@@ -83,19 +82,12 @@ class Names:
             raise ConfigError(f"{key}={written(value)}: must be {kind}")
         for key in self._unknown(values, self._tree):
             given = [o for o in overrides if f"{_key(o)}.".startswith(f"{key}.")]
-            brought = [o for o in overrides if self._is_other_programs(_key(o))]
-            file = None if given or brought or hydra_config is None else of_presets(hydra_config).get(key)
-            raise ConfigError(f"{file}: " * (file is not None) + self.unknown((*given, *brought, key)[0]))
-
-    def _is_other_programs(self, group: str) -> bool:
-        return group not in GROUPS[self._program] and any(group in groups for groups in GROUPS.values())
+            file = None if given or hydra_config is None else of_presets(hydra_config).get(key)
+            raise ConfigError(f"{file}: " * (file is not None) + self.unknown((*given, key)[0]))
 
     def unknown(self, override: str) -> str:
         """The message that refuses ``key=value``."""
         key = _key(override)
-        if self._is_other_programs(key):
-            [other] = (name for program, name in _PROGRAMS.items() if key in GROUPS[program])
-            return f"{override}: {key} is a config group of {other}, and not of {_PROGRAMS[self._program]}"
         if key in GROUPS[self._program]:
             return f"{override}: its file must begin with `# @package _global_`, and have settings"
         near = self.nearest(key)
