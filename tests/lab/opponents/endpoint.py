@@ -50,13 +50,12 @@ def error(status: int, message: str = "it failed", **headers: str) -> Behaviour:
     return send(status, json.dumps({"error": {"message": message, "type": "x"}}).encode(), **headers)
 
 
-def drip(pieces: int, pause: float, piece: bytes = b"x", status: int = 200, **headers: str) -> Behaviour:
+def drip(pieces: int, pause: float, piece: bytes = b"x") -> Behaviour:
     """A body without end, or nearly, in small pieces."""
 
     def behave(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(status)
-        for name, value in {"content_type": "application/json", **headers}.items():
-            request.send_header(name.replace("_", "-"), value)
+        request.send_response(200)
+        request.send_header("Content-Type", "application/json")
         request.end_headers()
         request.close_connection = True
         for _ in range(pieces):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from pathlib import Path
 
 import pytest
@@ -104,36 +103,20 @@ def usage(read: object, written: object) -> dict[str, object]:
     return {"prompt_tokens": read, "completion_tokens": written}
 
 
-@pytest.mark.parametrize("counts", [(0, 0), (100, 0), (0, 100), (1, 1)])
-def test_a_budget_binds_where_the_endpoint_counts_nothing(
-    serve: Serve, counts: tuple[int, int], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING)  # an imported library may have raised it
+@pytest.mark.parametrize("counts", [(0, 0), (100, 0), (0, 100), (10**4000, 20), (100, 10**12), (True, True)])
+def test_a_budget_binds_where_the_endpoint_counts_nothing(serve: Serve, counts: tuple[int, int]) -> None:
     who = player(serve(good(completion("x" * 400, usage=usage(*counts)))), budget_tokens=350)
     for _ in range(2):
         assert 150 < (respond(who).usage or Usage()).tokens < 300
     with pytest.raises(BudgetSpent):
         respond(who)
     assert who.spent.estimated
-    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(lines) == 1, "said once"
-    assert f"counts {counts[0]} tokens read and {counts[1]} written where the texts' lengths suggest" in lines[0]
 
 
-@pytest.mark.parametrize("counts", [(10**9, 20), (100, 10**9), (10**9 - 1, 10**9 - 1), (10**4000, 10**4000)])
-def test_one_wrong_count_does_not_spend_a_budget(serve: Serve, counts: tuple[int, int]) -> None:
-    """It counts as what the prompt and ``max_tokens`` allow at most."""
-    who = player(serve(good(completion("[4]", usage=usage(*counts)))), max_tokens=300)
-    used = respond(who).usage or Usage()
-    assert used.prompt_tokens <= 2048 and used.response_tokens <= 300 and used.tokens > 300
-    assert used.estimated and who.doubt
-
-
-@pytest.mark.parametrize("written", [1, 20, 300])
-def test_a_count_that_may_be_true_is_believed(serve: Serve, written: int) -> None:
+@pytest.mark.parametrize("counts", [(1, 1), (100, 20), (100, 10**6)])
+def test_the_endpoints_count_is_believed(serve: Serve, counts: tuple[int, int]) -> None:
     """Hidden reasoning counts as well."""
-    who = player(serve(good(completion("[4]", usage=usage(100, written)))), max_tokens=300)
-    assert respond(who).usage == Usage(100, written) and who.doubt is None
+    assert respond(player(serve(good(completion("[4]", usage=usage(*counts)))))).usage == Usage(*counts)
 
 
 def test_answers_that_are_no_use_are_paid_for_all_the_same(serve: Serve) -> None:

@@ -287,15 +287,6 @@ def test_something_is_left_for_each_process_until_a_budget_is_reached(tmp_path: 
     assert json.loads(nearly.quotas()["gpt"])["tokens"] == 1
 
 
-def test_a_doubtful_count_travels_with_the_games(serve: Serve, model: str, tmp_path: Path) -> None:  # noqa: F811
-    none = {"prompt_tokens": 0, "completion_tokens": 0}
-    endpoint = serve(*(good(completion("\\boxed{[4]}", usage=none)) for _ in range(400)))
-    of_run = budgets(tmp_path, processes=1, budget_tokens=600)
-    asyncio.run(play([opponent(endpoint, timeout=5.0, total_timeout=9.0)], model, 8, 1, of_run.quotas()["gpt"]))
-    of_run.fetch()
-    assert of_run.reached("gpt") and "counts 0 tokens read and 0 written" in of_run.doubts["gpt"]
-
-
 DAMAGED = ["", "[]", "null", "7", "{", "[" * 100_000, '{"gpt": null}', '{"gpt": []}', '{"gpt": {}}', "\udc80"]
 DAMAGED += [json.dumps({"gpt": {**asdict(Usage(1, 1)), **wrong}}) for wrong in ({"x": 1}, {"cost": "y"}, {"cost": -1})]
 DAMAGED += [json.dumps({"gpt": asdict(Usage(math.inf, 1))})]

@@ -53,7 +53,7 @@ def refusal(behaviour: Behaviour, serve: Serve) -> str:
         (error(422, "max_tokens"), "HTTP 422: max_tokens"),
         (error(429, "insufficient_quota: check your billing details"), "HTTP 429: insufficient_quota"),
         (send(302, b"", location="https://elsewhere"), "it has moved"),
-        (send(200, b"<html>Welcome</html>", content_type="text/html"), "no JSON: Welcome; check base_url"),
+        (send(200, b"<html>Welcome</html>", content_type="text/html"), "no JSON object: Welcome; check base_url"),
         (send(200, json.dumps({"error": {"code": 401, "message": KEY}}).encode()), "the key was refused"),
     ],
 )

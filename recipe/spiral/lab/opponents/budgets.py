@@ -49,11 +49,10 @@ class Quota(Limit):
 
 @dataclass(frozen=True)
 class Spent:
-    """What a process has spent on a player since it last said so, and what is wrong with the endpoint's own count."""
+    """What a process has spent on a player since it last said so."""
 
     player: str
     usage: Usage
-    doubt: str | None = None
 
 
 class Budgets(extensions.Budgets):
@@ -66,7 +65,6 @@ class Budgets(extensions.Budgets):
 
     Attributes:
         spent: by opponent.
-        doubts: what is wrong with an opponent's own count of tokens, by opponent.
     """
 
     def __init__(self, opponents: Iterable[FixedOpponent], processes: int, file: Path) -> None:
@@ -77,10 +75,9 @@ class Budgets(extensions.Budgets):
         self._file = file
         self._quotas = 0
         self._answered: set[str] = set()
-        #: What was said, and of whom, that is said only once.
-        self._said: set[tuple[str, str]] = set()
+        #: Whose budget was said to be spent.
+        self._said: set[str] = set()
         self.spent = dict.fromkeys(self._limits, Usage())
-        self.doubts: dict[str, str] = {}
         #: Of endpoints that play in another start of the run.
         self._absent: dict[str, Usage] = {}
 
@@ -88,14 +85,11 @@ class Budgets(extensions.Budgets):
         """Whether an opponent's budget is spent; one that is no endpoint has none. Says so once."""
         if name not in self._limits or not self._limits[name].reached(self.spent[name]):
             return False
-        tokens = self.spent[name].tokens
-        self._say_once(name, "spent", f"the budget is spent: {tokens} tokens; its games are self-play now")
+        if name not in self._said:
+            self._said.add(name)
+            tokens = self.spent[name].tokens
+            self.say(f"opponents: {name}: the budget is spent: {tokens} tokens; its games are self-play now")
         return True
-
-    def _say_once(self, name: str, topic: str, text: str) -> None:
-        if (name, topic) not in self._said:
-            self._said.add((name, topic))
-            self.say(f"opponents: {name}: {text}")
 
     def quotas(self) -> dict[str, str]:
         """Each opponent's ``Quota`` in the step or batch of a validation that begins, as JSON for its rows.
@@ -124,9 +118,6 @@ class Budgets(extensions.Budgets):
                 self.spent[report.player] += report.usage
                 if report.usage.response_tokens:
                     self._answered.add(report.player)
-                if report.doubt:
-                    doubt = self.doubts.setdefault(report.player, report.doubt)
-                    self._say_once(report.player, "doubt", f"{doubt}; what it costs is estimated")
         costs = json.dumps(self.state_dict())
         self.write("what the endpoints have cost", self._file.parent, lambda: write_whole(self._file, costs))
 
@@ -264,4 +255,4 @@ class EndpointPlayer(ApiPlayer):
     def report(self) -> str:
         """What was spent since the last report, a ``Spent`` as JSON."""
         usage, self._unreported = self._unreported, Usage()
-        return msgspec.json.encode(Spent(self.name, usage, self.doubt)).decode()
+        return msgspec.json.encode(Spent(self.name, usage)).decode()

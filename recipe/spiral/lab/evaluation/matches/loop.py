@@ -16,8 +16,8 @@ from ....players.player import Player, PlayerFailure
 from ....players.policy import Generate, PolicyPlayer
 from ....players.prompts import Encode, encoder, get_template
 from ....players.records import GameRecord
-from ...opponents.api.endpoint_client import Unpaid
-from ...opponents.api.endpoint_player import ApiPlayer, BudgetSpent
+from ...opponents.api.endpoint_client import NotAsked
+from ...opponents.api.endpoint_player import ApiPlayer
 from ...opponents.budgets import COSTS, keep_costs
 from ...opponents.more_kinds import make_player
 from ..policies.evaluated_policy import Policy
@@ -111,7 +111,7 @@ async def play_games(
         The games that were void each time.
 
     Raises:
-        BudgetSpent, Unpaid: an endpoint's budget or quota is spent; what was played by then is stored.
+        NotAsked: an endpoint's budget or quota is spent; what was played by then is stored.
         Exception: whatever else a player raises that is no such failure.
     """
     given_up: list[PlannedGame] = []
@@ -134,7 +134,7 @@ async def _play(game: PlannedGame, players: tuple[Player, Player], rules: Rules)
     game_id, trainable, key = game.id.game, (game.id.role,), game.key
     try:
         record = await play(key, game_id, make(game_id, key.game_seed()), players, trainable, rules)
-    except (BudgetSpent, Unpaid):
+    except NotAsked:
         raise
     except (PlayerFailure, GameFailure) as error:
         reason = f"{type(error).__name__}: {error}"

@@ -1,8 +1,8 @@
 """Asks an endpoint: one bounded request after the other, until there is an answer or no time is left.
 
 The openai library knows the protocol and its errors. Requests are repeated here, because an answer of rubbish, or of
-one byte a minute, must be repeated like an error, and all of it must end within one time. No endpoint decides how much
-is read, or where a request goes: bodies are cut before anything unpacks them, and redirects are not followed.
+one byte a minute, must be repeated like an error, and all of it must end within one time. No endpoint decides where a
+request goes: redirects are not followed.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import importlib.util
+import json
 import logging
 import math
 import random
 import re
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -25,24 +25,9 @@ from ....extras import install
 from ....players.player import PlayerFailure, PlayerMisconfigured
 from ....players.records import Usage
 from ....processes.masking import secrets_of
-from .answer import (
-    SHORTEST,
-    Answer,
-    BadAnswer,
-    Error,
-    estimate,
-    key_forms,
-    read_answer,
-    read_body,
-    read_error,
-    read_usage,
-    without_parts,
-)
+from .answer import Answer, BadAnswer, estimate, read_answer, read_usage
 from .endpoint_settings import ApiSettings
 
-#: Bytes that are read of an error, and of an answer besides its text; and of any answer at most.
-_FRAME = 64 * 2**10
-_LONGEST_ANSWER = 8 * 2**20
 #: These concern every request alike: the key, or the model's or endpoint's name. So does any redirect.
 _CONFIGURATION = {
     401: "the key was refused",
@@ -57,23 +42,14 @@ _UNPAID = re.compile(
     "exceeded.{0,20}quota|billing|payment.required|arrear|out of credit",
     re.IGNORECASE,
 )
-#: Kinds and words of errors that may pass.
-_MAY_PASS = re.compile(
-    "rate.?limit|too.many.requests|per.(second|minute|hour)|overload|unavailable|time.?out|timed.out|server.error|"
-    "internal.{0,10}error|exhausted|busy|loading|temporar|try.again|retry",
-    re.IGNORECASE,
-)
-#: The status that a kind of error stands for, where the answer's own is that of a success.
-_STATUS_OF = {
-    401: re.compile("api.?key|authenti|unauthori"),
-    403: re.compile("permission|forbidden|denied"),
-    404: re.compile("not.?found"),
-    503: _MAY_PASS,
-}
+#: Words of errors that may pass, although they speak of a quota or of billing.
+_MAY_PASS = re.compile("rate.?limit|per.(second|minute|hour)|try.again|retry", re.IGNORECASE)
 #: Seconds for a connection, within those for a request.
 _CONNECT = 4.0
 #: Where an endpoint's words are cut, in characters.
 _LONGEST_WORDS = 300
+#: Characters of a key below which it is none, as local servers take any, and may be a word of an answer.
+_SHORTEST_KEY = 8
 
 logger = logging.getLogger(__name__)
 
@@ -91,18 +67,14 @@ class _Passing(Exception):
         self.wait, self.busy = wait, busy
 
 
-class _HTTPError(Exception):
-    """An answer that is no success. What it says may hold the key, and is not shown before that is taken out."""
-
-    def __init__(self, status: int, error: Error, headers: Mapping[str, str]) -> None:
-        super().__init__(f"HTTP {status}")
-        self.status, self.error, self.headers = status, error, headers
-
-
-class Unpaid(PlayerFailure):
-    """The endpoint says that its quota is spent: it answers nobody until somebody pays."""
+class NotAsked(PlayerFailure):
+    """The endpoint is not asked any more, before somebody pays or raises the budget."""
 
     again = False
+
+
+class Unpaid(NotAsked):
+    """The endpoint says that its quota is spent: it answers nobody until somebody pays."""
 
 
 class Client:
@@ -110,40 +82,29 @@ class Client:
 
     Attributes:
         count: called with what every request has used, also those that came to nothing.
-        doubt: called with what is wrong with an endpoint's count of tokens.
         places: of the responses that may be awaited at a time.
     """
 
-    def __init__(self, settings: ApiSettings, count: Callable[[Usage], None], doubt: Callable[[str], None]) -> None:
+    def __init__(self, settings: ApiSettings, count: Callable[[Usage], None]) -> None:
         """
         Raises:
             ImportError: the openai package is not installed.
             PlayerMisconfigured: the environment variable of the key is not set.
         """
         openai = load_openai()
-        self.settings = settings
-        self.count, self.doubt = count, doubt
+        self.settings, self.count = settings, count
         self.places = asyncio.Semaphore(settings.max_concurrency)
         key = settings.key() or ""
         in_body = secrets_of(OmegaConf.create({"extra_body": dict(settings.extra_body)}))
-        self._forms = [form for known in (key, *in_body) for form in key_forms(known)]
-        # shorter keys, of endpoints that take any, may be words of an answer
-        self._forms_in_answers = self._forms if len(key) >= SHORTEST else [*map(str, in_body)]
+        keys = [known for known in (key, *in_body) if len(known) >= _SHORTEST_KEY]
+        self._keys = sorted(keys, key=len, reverse=True)  # one may be a part of another
         self._client = openai.AsyncOpenAI(
             api_key=key or "none",
             base_url=settings.base_url,
-            timeout=openai.Timeout(settings.timeout, connect=min(settings.timeout, _CONNECT)),
+            timeout=openai.Timeout(None, connect=min(settings.timeout, _CONNECT)),
             max_retries=0,
-            default_headers={"Accept-Encoding": "identity"},
-            http_client=openai.DefaultAsyncHttpxClient(
-                follow_redirects=False, event_hooks={"response": [_refuse_what_is_no_answer]}
-            ),
+            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False),
         )
-        # While a body is read, errors are those of the HTTP library, of which openai has had more than one.
-        http = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
-        others = (openai.OpenAIError, OSError, *(each.HTTPError for each in http))
-        self._errors: tuple[type[Exception], ...] = (BadAnswer, _HTTPError, *others)
-        self._not_sent = tuple(error for each in http for error in (each.ConnectError, each.ConnectTimeout))
 
     async def ask(self, messages: Sequence[dict[str, str]], seed: int) -> tuple[Answer, Usage]:
         """The endpoint's answer to a conversation.
@@ -202,52 +163,9 @@ class Client:
 
         A request that was sent and has no answer is counted by its prompt, for which an endpoint may charge.
         """
-        sent, refused, late = True, None, False
-        try:
-            async with asyncio.timeout(limit):
-                body = await self._post(messages, seed)
-        except TimeoutError:
-            lost, late = f"no answer within {limit:.3g} s", True
-        except self._errors as error:
-            # openai's own message is only "Connection error.", and some versions of it wrap what a hook raises
-            cause = error.__cause__ or error
-            if isinstance(cause, _HTTPError):
-                refused = cause.status, cause.error, cause.headers
-            elif isinstance(cause, BadAnswer):
-                lost = str(cause)
-            else:
-                lost = _with_words(type(cause).__name__, self._words(str(cause)))
-                sent = not isinstance(cause, self._not_sent)
-        else:
-            return self._read(body, messages)
-        if refused:
-            self._refuse(*refused)
-        if sent:
-            self.count(estimate(messages, "", self.settings))
-        raise _Passing(lost, busy=late)
+        import openai  # there is a client: it is installed
 
-    def _read(self, body: bytes, messages: Sequence[dict[str, str]]) -> tuple[Answer, Usage]:
-        """The answer in the body of a success. An error there is one all the same, and is not counted."""
-        settings = self.settings
-        data, answer, lost, error = dict[str, Any](), None, "", Error()
-        try:
-            data = read_body(body)
-            answer = read_answer(data, settings.longest_text, self._without_keys)
-        except BadAnswer as bad:
-            lost, error = str(bad), read_error(body[:_FRAME])
-        if error.said or _status_of(error):
-            self._refuse(200, error, {})
-        usage, doubt = read_usage(data, messages, settings)
-        self.count(usage)
-        if doubt:
-            self.doubt(doubt)
-        if answer is None:
-            raise _Passing(_with_words(lost, self._words(error.words)))
-        return answer, usage
-
-    async def _post(self, messages: Sequence[dict[str, str]], seed: int) -> bytes:
-        """The body of a successful answer, as it comes."""
-        settings = self.settings
+        settings, refused, late = self.settings, None, False
         fields: dict[str, Any] = {"model": settings.model, "messages": list(messages), "stream": False}
         if settings.temperature is not None:
             fields["temperature"] = settings.temperature
@@ -255,22 +173,54 @@ class Client:
             fields["max_tokens"] = settings.max_tokens
         if settings.send_seed:
             fields["seed"] = seed
-        longest = min(_FRAME + settings.longest_text, _LONGEST_ANSWER)
-        completions = self._client.chat.completions.with_streaming_response
-        async with completions.create(**fields, extra_body=dict(settings.extra_body)) as response:
-            body = bytearray()
-            async for piece in response.iter_bytes():
-                body += piece
-                if len(body) > longest:
-                    raise BadAnswer(f"the answer is longer than {longest:,} bytes, which are enough for max_tokens")
-            return bytes(body)
+        completions = self._client.chat.completions.with_raw_response
+        try:
+            async with asyncio.timeout(limit):
+                raw = await completions.create(**fields, extra_body=dict(settings.extra_body))
+        except TimeoutError:
+            lost, late = f"no answer within {limit:.3g} s", True
+        except openai.APIStatusError as error:
+            refused = error.status_code, error.body, error.response.text, error.response.headers
+        except openai.OpenAIError as error:
+            lost = type(error.__cause__ or error).__name__
+        else:
+            return self._read(raw.http_response.content, messages)
+        # Raised here, because an exception of above, as the context of this one, might show the key.
+        if refused:
+            self._refuse(*refused)
+        if not lost.startswith("Connect"):  # else nothing was sent
+            self.count(estimate(messages, "", settings))
+        raise _Passing(lost, busy=late)
 
-    def _refuse(self, status: int, error: Error, headers: Mapping[str, str]) -> NoReturn:
-        """Raise what an error stands for; its status may be that of a success, and then its kind says more."""
-        settings, words = self.settings, self._words(error.words or headers.get("location", ""))
+    def _read(self, body: bytes, messages: Sequence[dict[str, str]]) -> tuple[Answer, Usage]:
+        """The answer in the body of a success. An error there is one all the same, and is not counted."""
+        settings, answer, lost, text = self.settings, None, "", body.decode("utf-8", "replace")
+        try:
+            data = json.loads(body)
+        except (ValueError, RecursionError):  # bytes that are no text are a ValueError, too
+            data = None
+        try:
+            answer = read_answer(data, settings.longest_text, self._without_keys)
+        except BadAnswer as bad:
+            lost = str(bad)
+        if answer is None and isinstance(data, dict) and (error := data.get("error")):
+            code = error.get("code") if isinstance(error, dict) else None
+            self._refuse(code if isinstance(code, int) and 300 <= code < 600 else 503, error, text, {})
+        usage = read_usage(data, messages, answer.text if answer else "", settings)
+        self.count(usage)
+        if answer is None:
+            raise _Passing(_with_words(lost, self._words(text)))
+        return answer, usage
+
+    def _refuse(self, status: int, error: object, text: str, headers: Mapping[str, str]) -> NoReturn:
+        """Raise what an error in a response of this text stands for: its fields, or its message alone."""
+        fields = error if isinstance(error, dict) else {"message": error}
+        message = fields.get("message")
+        said_so = message if message and isinstance(message, str) else text or headers.get("location", "")
+        settings, words = self.settings, self._words(said_so)
         said = _with_words(f"HTTP {status}", words)
-        status = status if status >= 300 else _status_of(error)
-        if status == 402 or _is_unpaid(error):
+        unpaid = _UNPAID.search(words) and not _MAY_PASS.search(words)
+        if status == 402 or unpaid or _UNPAID.search(f"{fields.get('code')} {fields.get('type')}"):
             raise Unpaid(self._clean(f"{settings.model}: {said}"))
         if status in _CONFIGURATION or 300 <= status < 400:
             why = _CONFIGURATION.get(status, "it has moved, and redirects are not followed")
@@ -288,56 +238,22 @@ class Client:
 
     def _words(self, text: str) -> str:
         """An endpoint's words as people may see them, not too many. (The key first: a cut might leave half of it.)"""
-        text = self._clean(text)
+        text = self._clean(re.sub("<[^<>]*>", " ", text))  # often a page
         return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]} ..."
 
     def _clean(self, text: str) -> str:
-        """One line without keys or parts of them, and without what a terminal would obey."""
-        text = without_parts(text, self._forms)
+        """One line without keys, and without what a terminal would obey."""
+        text = self._without_keys(text)
         return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
     def _without_keys(self, text: str) -> str:
-        """An answer's text without keys, in any of their forms."""
-        for form in self._forms_in_answers:
-            text = text.replace(form, "***")
+        for key in self._keys:
+            text = text.replace(key, "***")
         return text
-
-
-async def _refuse_what_is_no_answer(response: Any) -> None:
-    """Stop at the headers of an encoded answer, and at the beginning of an error's body.
-
-    Raises:
-        _HTTPError: it is an error.
-        BadAnswer: it is encoded, although that was not asked for: a small body may unpack to a large one.
-    """
-    encoding = response.headers.get("content-encoding", "identity").strip().lower()
-    plain, body = encoding in ("identity", ""), bytearray()
-    if not response.is_success:
-        if plain:
-            async for piece in response.aiter_raw():
-                body += piece
-                if len(body) >= _FRAME:
-                    break
-        raise _HTTPError(response.status_code, read_error(bytes(body[:_FRAME])), dict(response.headers))
-    if not plain:
-        raise BadAnswer(f"the answer is encoded ({encoding[:20]}), which was not asked for")
 
 
 def _with_words(what: str, words: str) -> str:
     return f"{what}: {words}" if words else what
-
-
-def _is_unpaid(error: Error) -> bool:
-    by_words = error.said and _UNPAID.search(error.words) and not _MAY_PASS.search(error.words)
-    return bool(by_words) or any(map(_UNPAID.search, error.kinds))
-
-
-def _status_of(error: Error) -> int:
-    """The HTTP status that an error's kinds, or its words, stand for; 0: none that is known."""
-    if numbers := [int(kind) for kind in error.kinds if re.fullmatch("[3-5][0-9][0-9]", kind)]:
-        return numbers[-1]
-    known = (status for status, pattern in _STATUS_OF.items() if any(map(pattern.search, error.kinds)))
-    return next(known, 503 if error.said and _MAY_PASS.search(error.words) else 0)
 
 
 def load_openai() -> Any:
@@ -357,7 +273,7 @@ def load_openai() -> Any:
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds, from a number or a date; None if there is neither."""
-    text = {name.lower(): value for name, value in headers.items()}.get("retry-after", "")
+    text = headers.get("retry-after", "")
     try:
         seconds = float(text)
     except ValueError:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from ....players.player import PlayerFailure, PlayerMisconfigured, Position, Response
 from ....players.records import Usage
-from .endpoint_client import Client, load_openai
+from .endpoint_client import Client, NotAsked, load_openai
 from .endpoint_settings import ApiSettings
 
-logger = logging.getLogger(__name__)
 
-
-class BudgetSpent(PlayerFailure):
+class BudgetSpent(NotAsked):
     """The player has spent what it may: nothing was asked."""
-
-    again = False
 
 
 class ApiPlayer:
@@ -34,7 +29,6 @@ class ApiPlayer:
             may go beyond it.
         spent: what all requests have used, those that came to nothing included. (Those are estimated by their prompt,
             where the endpoint did not count.)
-        doubt: what was wrong with the endpoint's count of tokens when that was seen first; None: nothing was.
         keep: is told of ``spent`` after each request.
         answered: whether it has given an answer. From then on a refusal, which would otherwise stop the run, is a
             failure of its game: what has answered is there, and takes the key.
@@ -51,7 +45,6 @@ class ApiPlayer:
         self.settings, self.name = settings, name
         self.limit, self.spent = settings.limit, Usage()
         self.keep: Callable[[Usage], None] = lambda spent: None
-        self.doubt: str | None = None
         self.answered = False
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
 
@@ -71,7 +64,7 @@ class ApiPlayer:
         seed = position.key.seed("api player", position.player, position.turn) >> 32
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            self._clients[loop] = Client(self.settings, self.count, self.distrust)
+            self._clients[loop] = Client(self.settings, self.count)
         client = self._clients[loop]
         async with client.places:
             self.check()  # after the wait: what other games spent meanwhile counts
@@ -98,9 +91,3 @@ class ApiPlayer:
         """Add what a request has used."""
         self.spent += usage
         self.keep(self.spent)
-
-    def distrust(self, doubt: str) -> None:
-        """Say once that the endpoint counts tokens wrongly."""
-        if self.doubt is None:
-            self.doubt = doubt
-            logger.warning("%s: %s; what it costs is estimated", self.name, doubt)

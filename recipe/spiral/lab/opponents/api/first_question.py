@@ -29,9 +29,7 @@ def ask_once(endpoints: Mapping[str, ApiSettings], say: Callable[[str], None] = 
     """
 
     async def ask(name: str, settings: ApiSettings) -> None:
-        client = Client(
-            replace(settings, timeout=min(settings.timeout, _WITHIN)), lambda usage: None, lambda doubt: None
-        )
+        client = Client(replace(settings, timeout=min(settings.timeout, _WITHIN)), lambda usage: None)
         try:
             late = await client.try_once(settings.chat_template().messages(_QUESTION))
         except (PlayerFailure, PlayerMisconfigured) as error:
