@@ -435,7 +435,7 @@ def test_steps_of_two_runs_are_not_each_others_past(tmp_path: Path) -> None:
         ("exploitability={games: [TicTacToe]}", r"exploitability\.games\.0: TicTacToe: must be one of KuhnPoker"),
         ("optimality={games: [KuhnPoker]}", r"optimality\.games\.0: KuhnPoker: must be one of Nim, TicTacToe"),
         ("exploitability.by=guess", "exploitability.by='guess'"),
-        ("+exploitability.sample=3", "exploitability.sample=3: there is no such setting; known: games, by, samples"),
+        ("+exploitability.sample=3", "exploitability.sample: there is no such setting; known: games, by, samples"),
         ("sampling.temperature=-1", "sampling.temperature"),
         ("sampling.temperature=2.1", r"sampling\.temperature=2\.1: must be less than or equal to 2"),
         ("benchmarks.names=[chess]", "chess"),

@@ -445,6 +445,6 @@ def test_one_player_serves_several_event_loops(serve: Serve) -> None:
 
 def test_an_endpoint_may_want_no_key(serve: Serve) -> None:
     endpoint = serve(good())
-    who = ApiPlayer(ApiSettings("m", base_url=endpoint.url, api_key_env=None))
+    who = ApiPlayer(ApiSettings(model="m", base_url=endpoint.url, api_key_env=None))
     assert respond(who).text
     assert KEY not in str(endpoint.headers)

@@ -17,11 +17,11 @@ from ...match import Rules
 from ...players.prompts import check_style, general_template, get_template
 from ...storage.checkpoints import config_file
 from ...storage.disk import unwritable
+from ..parsing import Count, GameName, Listed, Number, Section, Temperature, checked, parse
 from .benchmarks.catalog import PAPER_AVERAGES, BenchmarkName
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES, game_tree
 from .matches.matchups import Randomness
 from .matches.store import FILE
-from .parsing import Count, GameName, Listed, Number, Section, Temperature, checked, parse
 from .policies.evaluation_engine import EngineSettings
 
 #: The most answers of one policy in one game that ``by=samples`` may ask for.

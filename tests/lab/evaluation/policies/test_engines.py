@@ -12,7 +12,6 @@ from typing import cast
 
 import pytest
 
-from recipe.spiral.lab.evaluation.parsing import parse
 from recipe.spiral.lab.evaluation.policies import evaluation_engine
 from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
 from recipe.spiral.lab.evaluation.policies.evaluation_engine import (
@@ -27,6 +26,7 @@ from recipe.spiral.lab.evaluation.policies.evaluation_engine import (
     lora_rank,
     models_of,
 )
+from recipe.spiral.lab.parsing import parse
 from recipe.spiral.lab.play.sampling import PLAY
 from recipe.spiral.processes.engine_failure import DIED, LAST_WORDS, EngineFailure
 from tests.lab.evaluation.made_policies import Fakes, adapter
@@ -147,7 +147,7 @@ def test_an_engine_of_several_devices_is_no_single_process() -> None:
         ({"tensor_parallel_size": 0}, "engine.tensor_parallel_size=0: must be greater than or equal to 1"),
         ({"gpu_memory_utilization": 1}, "engine.gpu_memory_utilization=1: must be less than 1"),
         ({"seconds": 0}, "must be greater than 0"),
-        ({"max_model_len": 3}, "engine.max_model_len=3: there is no such setting; known: dtype, .*vllm"),
+        ({"max_model_len": 3}, "engine.max_model_len: there is no such setting; known: dtype, .*vllm"),
     ],
 )
 def test_bad_settings_are_refused(section: dict[str, object], told: str) -> None:

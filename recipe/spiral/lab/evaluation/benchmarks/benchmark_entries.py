@@ -10,7 +10,7 @@ from pydantic import Field
 from ....players.prompts import Template, Tokenizer, general_template
 from ...graders.grading import check_installed
 from ...graders.question import Question
-from ..parsing import Count, Number, Section, Temperature, checked, parse
+from ...parsing import Count, Number, Section, Temperature, checked, parse
 from .catalog import SAMPLING, BenchmarkName, get_benchmark
 from .data import load
 

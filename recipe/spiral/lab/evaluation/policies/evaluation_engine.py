@@ -25,7 +25,7 @@ from ....processes.engine_failure import EngineFailure, engine_settings, explain
 from ....processes.launch import set_environment
 from ....rollouts.end_tokens import end_tokens
 from ....storage.disk import read_json
-from ..parsing import Count, Number, Section
+from ...parsing import Count, Number, Section
 from .evaluated_policy import Policy
 from .policy_weights import computed_in, positions
 

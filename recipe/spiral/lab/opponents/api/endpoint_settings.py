@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
+
+from omegaconf import OmegaConf
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from ....players.player import PlayerMisconfigured
 from ....players.prompts import TEMPLATES, Template, get_template
 from ....players.records import Usage
+from ...parsing import Count, Number, Section, checked, parse
 
 #: How it is asked and what it may cost: settings that change no answer.
 OF_ASKING = frozenset(
@@ -20,6 +23,9 @@ OF_ASKING = frozenset(
         *("max_concurrency", "budget_tokens", "budget_usd", "price_in", "price_out"),
     )
 )
+_Positive = Annotated[Number, Field(gt=0)]
+_NotNegative = Annotated[Number, Field(ge=0)]
+_Whole = Annotated[int, Field(strict=True, ge=0)]
 #: Tokens of the longest response where no setting limits it.
 _LONGEST_RESPONSE = 2**16
 #: No text has more bytes than this for each token.
@@ -43,8 +49,34 @@ class Limit:
         return " or ".join(tokens if self.usd is None else [*tokens, f"${self.usd:g}"])
 
 
-@dataclass(frozen=True)
-class ApiSettings:
+def _check_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole or "@" in parts.netloc or parts.query or parts.fragment or any(map(str.isspace, url)):
+        # What is wrong is not shown: a password may stand there, as the key itself may in the next one.
+        raise ValueError(
+            "must be an http(s) address without user name, password or query, such as https://api.openai.com/v1"
+        )
+
+
+def _check_variable(name: str) -> None:
+    if not name.isidentifier():
+        raise ValueError("must be the name of an environment variable (never the key itself), or null for no key")
+
+
+def _chat_template(name: str) -> Template:
+    template = get_template(name, "template")
+    usable = [each for each in TEMPLATES.values() if not (each.plain or each.begin or each.name.endswith("_general"))]
+    if template not in usable:
+        names = ", ".join(sorted(each.name for each in usable))
+        raise ValueError(f"template={name!r}: does not go with a chat endpoint; take one of {names}")
+    return template
+
+
+class ApiSettings(Section):
     """An OpenAI-compatible endpoint and how to use it. All times are in seconds. It holds no secret.
 
     Attributes:
@@ -75,75 +107,44 @@ class ApiSettings:
         ValueError: an impossible setting.
     """
 
-    model: str
-    base_url: str = "https://api.openai.com/v1"
-    api_key_env: str | None = "OPENAI_API_KEY"
-    template: str = "qwen3"
-    temperature: float | None = 1.0
-    max_tokens: int | None = 4096
-    send_seed: bool = True
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
-    timeout: float = 60.0
-    total_timeout: float = 180.0
-    retries: int = 4
-    backoff: float = 0.5
-    max_backoff: float = 20.0
-    max_retry_after: float = 60.0
-    max_concurrency: int = 8
-    budget_tokens: int | None = None
-    budget_usd: float | None = None
-    price_in: float | None = None
-    price_out: float | None = None
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    model: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    base_url: Annotated[str, checked(_check_address)] = "https://api.openai.com/v1"
+    api_key_env: Annotated[str, checked(_check_variable)] | None = "OPENAI_API_KEY"
+    template: Annotated[str, checked(_chat_template)] = "qwen3"
+    temperature: _NotNegative | None = 1.0
+    max_tokens: Count | None = 4096
+    send_seed: Annotated[bool, Field(strict=True)] = True
+    extra_body: Mapping[str, Any] = Field(default_factory=dict)
+    timeout: _Positive = 60.0
+    total_timeout: _Positive = 180.0
+    retries: _Whole = 4
+    backoff: _NotNegative = 0.5
+    max_backoff: _NotNegative = 20.0
+    max_retry_after: _NotNegative = 60.0
+    max_concurrency: Count = 8
+    budget_tokens: _Whole | None = None
+    budget_usd: _NotNegative | None = None
+    price_in: _NotNegative | None = None
+    price_out: _NotNegative | None = None
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, Any]) -> ApiSettings:
-        """From a config's mapping; an unknown setting, or no model, is a ``ValueError``, too."""
-        known = [entry.name for entry in fields(cls)]
-        if unknown := sorted(map(str, settings.keys() - {*known})):
-            raise ValueError(f"{', '.join(unknown)}: unknown; known settings: {', '.join(known)}")
-        if "model" not in settings:
-            raise ValueError("model is not set: give the endpoint's name of the model")
-        return cls(**{str(name): _plain(value) for name, value in settings.items()})
+        """From a config's mapping, whose own mappings and lists become such as JSON takes."""
+        plain = {
+            str(name): OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+            for name, value in settings.items()
+        }
+        return parse(cls, plain)
 
-    def __post_init__(self) -> None:
-        _require(isinstance(self.model, str) and bool(self.model.strip()), f"model={self.model!r}: must be a name")
-        # What is wrong with the next three is not shown: a password may stand there, or the key itself.
-        _require(
-            _is_address(self.base_url),
-            "base_url: must be an http(s) address without user name, password or query, such as "
-            "https://api.openai.com/v1",
-        )
-        key = self.api_key_env
-        _require(
-            key is None or (isinstance(key, str) and key.isidentifier()),
-            "api_key_env: must be the name of an environment variable (never the key itself), or null for no key",
-        )
-        _require(isinstance(self.extra_body, Mapping), "extra_body: must be a mapping")
-        _chat_template(self.template)
-        _require(isinstance(self.send_seed, bool), f"send_seed={self.send_seed!r}: must be true or false")
-        for name in ("timeout", "total_timeout", "max_retry_after", "backoff", "max_backoff"):
-            self._number(name, least=0.0, above=name.endswith("timeout"))
-        for name in ("temperature", "budget_usd", "price_in", "price_out"):
-            self._number(name, least=0.0, optional=True)
-        self._number("retries", least=0, whole=True)
-        self._number("max_concurrency", least=1, whole=True)
-        self._number("max_tokens", least=1, whole=True, optional=True)
-        self._number("budget_tokens", least=0, whole=True, optional=True)
-        _require(
-            self.budget_usd is None or None not in (self.price_in, self.price_out),
-            f"budget_usd={self.budget_usd}: needs price_in and price_out, in US dollars for a million tokens",
-        )
-
-    def _number(
-        self, name: str, least: float, above: bool = False, whole: bool = False, optional: bool = False
-    ) -> None:
-        value = getattr(self, name)
-        if value is None and optional:
-            return
-        number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        fits = number and math.isfinite(value) and (value > least if above else value >= least)
-        bound = f"above {least:g}" if above else f"of at least {least:g}"
-        _require(fits, f"{name}={value!r}: must be a {'whole ' * whole}number {bound}{', or null' * optional}")
+    @model_validator(mode="after")
+    def _check_prices(self) -> Self:
+        if self.budget_usd is not None and None in (self.price_in, self.price_out):
+            raise ValueError(
+                f"budget_usd={self.budget_usd}: needs price_in and price_out, in US dollars for a million tokens"
+            )
+        return self
 
     @property
     def limit(self) -> Limit:
@@ -184,36 +185,3 @@ class ApiSettings:
         if self.price_in is None or self.price_out is None:
             return None
         return (prompt_tokens * self.price_in + response_tokens * self.price_out) / 1e6
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
-
-
-def _is_address(url: object) -> bool:
-    if not isinstance(url, str) or any(map(str.isspace, url)):
-        return False
-    try:
-        parts = urlsplit(url)
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-    return whole and "@" not in parts.netloc and not parts.query and not parts.fragment
-
-
-def _chat_template(name: str) -> Template:
-    template = get_template(name, "template")
-    usable = [each for each in TEMPLATES.values() if not (each.plain or each.begin or each.name.endswith("_general"))]
-    names = ", ".join(sorted(each.name for each in usable))
-    _require(template in usable, f"template={name!r}: does not go with a chat endpoint; take one of {names}")
-    return template
-
-
-def _plain(value: Any) -> Any:
-    """A config's own mappings and lists as dicts and lists, which become JSON."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(entry) for name, entry in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_plain(entry) for entry in value]
-    return value

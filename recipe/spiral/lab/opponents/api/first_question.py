@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from ....players.player import PlayerFailure, PlayerMisconfigured
 from .endpoint_client import Client
@@ -29,7 +28,8 @@ def ask_once(endpoints: Mapping[str, ApiSettings], say: Callable[[str], None] = 
     """
 
     async def ask(name: str, settings: ApiSettings) -> None:
-        client = Client(replace(settings, timeout=min(settings.timeout, _WITHIN)), lambda usage: None)
+        within = settings.model_copy(update={"timeout": min(settings.timeout, _WITHIN)})
+        client = Client(within, lambda usage: None)
         try:
             late = await client.try_once(settings.chat_template().messages(_QUESTION))
         except (PlayerFailure, PlayerMisconfigured) as error:

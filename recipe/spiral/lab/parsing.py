@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from ...games import resolve
+from ..games import resolve
 
 Count = Annotated[int, Field(strict=True, ge=1)]
 #: A number that is no bool and no text, and finite.
@@ -58,7 +58,8 @@ def parse(cls: type[Parsed], value: Any, setting: str = "") -> Parsed:
             raise ValueError(f"{place}: must be given") from errors
         if error["type"] == "extra_forbidden":
             known = ", ".join(_fields(cls, error["loc"][:-1]))
-            raise ValueError(f"{place}={error['input']!r}: there is no such setting; known: {known}") from errors
+            # its value may be a key, in the wrong place
+            raise ValueError(f"{place}: there is no such setting; known: {known}") from errors
         raise ValueError(f"{place}={error['input']!r}: {error['msg'].replace('Input should', 'must')}") from errors
 
 
