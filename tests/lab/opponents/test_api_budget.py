@@ -66,9 +66,6 @@ def test_an_evaluations_budget_holds_for_all_its_starts_and_can_be_raised(
     folder = "step_000010" if follow == "5" else ""
     assert [start(240, folder), start(240, folder), start(360, folder)] == [2, 0, 1]
     assert follow == "null" or start(480, "step_000020") == 1, "of all checkpoints"
-    (tmp_path / "e" / "spent.json").write_text("{")
-    with pytest.raises(ValueError, match=r"spent\.json: what the endpoints have cost so far cannot be read"):
-        start(480, folder)
 
 
 def test_those_who_wait_see_what_was_spent_meanwhile(serve: Serve) -> None:

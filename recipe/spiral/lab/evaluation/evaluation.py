@@ -19,7 +19,7 @@ from ..graders.grading import Grader
 from ..graders.question import Question
 from ..opponents.api.endpoint_settings import ApiSettings
 from ..opponents.api.first_question import ask_once
-from ..opponents.budgets import API, COSTS, read_costs
+from ..opponents.budgets import API
 from .benchmarks import asking
 from .benchmarks.asking import Answers
 from .benchmarks.benchmark_metrics import judge
@@ -118,8 +118,6 @@ class Evaluation:
                     f"prompt.style=dialogue ({policy.name}): exploitability and optimality take what a policy answers "
                     "to one observation; set exploitability.games=[] and optimality.games=[], or prompt.style=state"
                 )
-        if (costs := settings.whole / COSTS).is_file():
-            read_costs(costs)  # raises if it is damaged
         for model in sorted(models_of(self.everybody)):
             check_length(model, settings.max_model_len)
 
