@@ -22,7 +22,7 @@ class PlayerFailure(Exception):
 
 
 class PlayerMisconfigured(ValueError):
-    """The player can never respond (a refused key, an unknown model): the run stops."""
+    """The player can never respond (a missing key, weights of other shapes): the run stops."""
 
 
 class PromptTooLong(ValueError):

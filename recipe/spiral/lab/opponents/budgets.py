@@ -39,12 +39,10 @@ PATIENCE = 4
 class Quota(Limit):
     """What one process may spend on one opponent in a step or a batch of a validation.
 
-    ``number`` is higher for each step and batch of a validation after the run's last start. ``answered``: since then
-    the opponent has answered, to any process.
+    ``number`` is higher for each step and batch of a validation after the run's last start.
     """
 
     number: int = 0
-    answered: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,6 @@ class Budgets(extensions.Budgets):
         self._processes = processes
         self._file = file
         self._quotas = 0
-        self._answered: set[str] = set()
         #: Whose budget was said to be spent.
         self._said: set[str] = set()
         self.spent = dict.fromkeys(self._limits, Usage())
@@ -103,7 +100,7 @@ class Budgets(extensions.Budgets):
             spent = self.spent[name]
             tokens = None if limit.tokens is None else math.ceil(max(limit.tokens - spent.tokens, 0) / self._processes)
             usd = None if limit.usd is None else max(limit.usd - (spent.cost or 0.0), 0.0) / self._processes
-            quotas[name] = json.dumps(asdict(Quota(tokens, usd, self._quotas, name in self._answered)))
+            quotas[name] = json.dumps(asdict(Quota(tokens, usd, self._quotas)))
         return quotas
 
     def fetch(self) -> None:
@@ -116,8 +113,6 @@ class Budgets(extensions.Budgets):
         for report in reports:
             if report.player in self.spent:
                 self.spent[report.player] += report.usage
-                if report.usage.response_tokens:
-                    self._answered.add(report.player)
         costs = json.dumps(self.state_dict())
         self.write("what the endpoints have cost", self._file.parent, lambda: write_whole(self._file, costs))
 
@@ -194,7 +189,6 @@ class EndpointPlayer(ApiPlayer):
         if not quota or (new := Quota(**json.loads(quota))).number <= self._quota:
             return
         self._quota, self.limit, self.spent = new.number, new, self._unreported
-        self.answered = self.answered or new.answered
         self._untried = self._failures >= PATIENCE
         self._failures = PATIENCE - 1 if self._untried else 0
 

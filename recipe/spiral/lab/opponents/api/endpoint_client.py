@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from omegaconf import OmegaConf
 
 from ....extras import install
-from ....players.player import PlayerFailure, PlayerMisconfigured
+from ....players.player import PlayerFailure
 from ....players.records import Usage
 from ....processes.masking import secrets_of
 from .answer import Answer, BadAnswer, estimate, read_answer, read_usage
@@ -115,7 +115,6 @@ class Client:
 
         Raises:
             PlayerFailure: there is none, within the time and the number of requests that the settings allow.
-            PlayerMisconfigured: there will never be one, with this key or model.
         """
         settings, rng = self.settings, random.Random(seed)
         end = time.monotonic() + settings.total_timeout
@@ -141,7 +140,7 @@ class Client:
             Why an endpoint that works has no answer now: it is busy, or slow; None: it has answered.
 
         Raises:
-            PlayerFailure, PlayerMisconfigured: nobody is there, or whoever is there would not answer games, either.
+            PlayerFailure: nobody is there, or whoever is there would not answer games, either.
         """
         try:
             await self._request(messages, 0, self.settings.timeout)
@@ -226,7 +225,7 @@ class Client:
             why = _CONFIGURATION.get(status, "it has moved, and redirects are not followed")
             check = f"check api_key_env={settings.api_key_env}, model={settings.model} and base_url"
             refusal = f"{settings.base_url} answers {status}, {why}: {check}"
-            raise PlayerMisconfigured(self._clean(f"{refusal}. It says: {words}" if words else refusal))
+            self._fail(f"{refusal}. It says: {words}" if words else refusal)
         if status in _PASSING or status >= 500:
             raise _Passing(said, _retry_after(headers), busy=True)
         self._fail(said)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
-from ....players.player import PlayerFailure, PlayerMisconfigured, Position, Response
+from ....players.player import Position, Response
 from ....players.records import Usage
 from .endpoint_client import Client, NotAsked, load_openai
 from .endpoint_settings import ApiSettings
@@ -30,8 +30,6 @@ class ApiPlayer:
         spent: what all requests have used, those that came to nothing included. (Those are estimated by their prompt,
             where the endpoint did not count.)
         keep: is told of ``spent`` after each request.
-        answered: whether it has given an answer. From then on a refusal, which would otherwise stop the run, is a
-            failure of its game: what has answered is there, and takes the key.
     """
 
     def __init__(self, settings: ApiSettings, name: str = "api") -> None:
@@ -45,7 +43,6 @@ class ApiPlayer:
         self.settings, self.name = settings, name
         self.limit, self.spent = settings.limit, Usage()
         self.keep: Callable[[Usage], None] = lambda spent: None
-        self.answered = False
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -57,7 +54,6 @@ class ApiPlayer:
         Raises:
             BudgetSpent: a ``PlayerFailure``: the limit is reached.
             PlayerFailure: the endpoint gives no answer.
-            PlayerMisconfigured: it never did, and never will, with this key or model.
         """
         messages = self.settings.chat_template().messages(position.observation)
         # 31 bits: not every endpoint reads longer numbers.
@@ -68,13 +64,7 @@ class ApiPlayer:
         client = self._clients[loop]
         async with client.places:
             self.check()  # after the wait: what other games spent meanwhile counts
-            try:
-                answer, usage = await client.ask(messages, seed)
-            except PlayerMisconfigured as refusal:
-                if self.answered:
-                    raise PlayerFailure(str(refusal)) from None
-                raise
-        self.answered = True
+            answer, usage = await client.ask(messages, seed)
         return Response(answer.text, truncated=answer.truncated, usage=usage)
 
     def check(self) -> None:

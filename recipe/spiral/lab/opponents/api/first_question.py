@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from ....players.player import PlayerFailure, PlayerMisconfigured
+from ....players.player import PlayerFailure
 from .endpoint_client import Client
 from .endpoint_settings import ApiSettings
 
@@ -32,7 +32,7 @@ def ask_once(endpoints: Mapping[str, ApiSettings], say: Callable[[str], None] = 
         client = Client(within, lambda usage: None)
         try:
             late = await client.try_once(settings.chat_template().messages(_QUESTION))
-        except (PlayerFailure, PlayerMisconfigured) as error:
+        except PlayerFailure as error:
             raise ValueError(f"{name}: {error}") from error
         if late:
             say(f"{name}: {late}; the run goes on, and asks it again in its games")
