@@ -8,7 +8,6 @@ more than the requests under way when quotas run out, and reports under way when
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -167,7 +166,7 @@ class EndpointPlayer(ApiPlayer):
     It starts with what its settings allow, until there is a quota. A step begins with the first game that brings its
     quota; games of earlier steps, which may still be played, go on with that quota. An endpoint that fails again and
     again, or wants to be paid, is not asked any more until the next step, so that a dead one does not hold up a step
-    for each of its games. Then one game asks it, and the others wait for what becomes of that.
+    for each of its games. Then the first failure leaves it alone again, so few games try it.
     """
 
     def __init__(self, settings: ApiSettings, name: str) -> None:
@@ -176,9 +175,6 @@ class EndpointPlayer(ApiPlayer):
         self._unreported = Usage()
         self._failures = 0  # in a row
         self._last_failure = ""
-        #: It was left alone in the step before, and nobody has asked it since.
-        self._untried = False
-        self._trial = asyncio.Lock()
 
     def take(self, quota: str) -> None:
         """Spend this quota from here on, and ask again if the endpoint was left alone; an older one changes nothing.
@@ -189,26 +185,17 @@ class EndpointPlayer(ApiPlayer):
         if not quota or (new := Quota(**json.loads(quota))).number <= self._quota:
             return
         self._quota, self.limit, self.spent = new.number, new, self._unreported
-        self._untried = self._failures >= PATIENCE
-        self._failures = PATIENCE - 1 if self._untried else 0
+        self._failures = min(self._failures, PATIENCE - 1)
 
     async def respond(self, position: Position) -> Response:
-        if self._untried:
-            async with self._trial:  # one game asks, the others wait
-                if self._untried:
-                    return await self._ask(position)
-        return await self._ask(position)
-
-    async def _ask(self, position: Position) -> Response:
         try:
             response = await super().respond(position)
         except (BudgetSpent, LeftAlone):
             raise
         except PlayerFailure as failure:
             self._failures += PATIENCE if isinstance(failure, Unpaid) else 1
-            self._last_failure, self._untried = str(failure), False
+            self._last_failure = str(failure)
             raise
-        self._untried = False
         if self._failures < PATIENCE:
             self._failures = 0
         return response
