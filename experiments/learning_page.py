@@ -142,7 +142,7 @@ def _settings(result: Result) -> str:
     first: Mapping[str, Any] = by_arm[0] if by_arm else {}
     shared = [key for key, value in first.items() if all(key in arm and arm[key] == value for arm in by_arm)]
     of_verl = ("actor_rollout_ref.actor.", "actor_rollout_ref.rollout.temperature", "data.train_batch_size")
-    shown = (*of_verl, "algorithm.rae", "fsp.", "games", "embedded_model", "ref_update")
+    shown = (*of_verl, "algorithm.rae", "fsp.", "games", "opponents", "embedded_model", "ref_update")
     return " ".join(f"{key}={_value(first[key])}" for key in shared if key.startswith(shown))
 
 
