@@ -48,8 +48,6 @@ _MAY_PASS = re.compile("rate.?limit|per.(second|minute|hour)|try.again|retry", r
 _CONNECT = 4.0
 #: Where an endpoint's words are cut, in characters.
 _LONGEST_WORDS = 300
-#: Characters of a key below which it is none, as local servers take any, and may be a word of an answer.
-_SHORTEST_KEY = 8
 
 logger = logging.getLogger(__name__)
 
@@ -96,14 +94,14 @@ class Client:
         self.places = asyncio.Semaphore(settings.max_concurrency)
         key = settings.key() or ""
         in_body = secrets_of(OmegaConf.create({"extra_body": dict(settings.extra_body)}))
-        keys = [known for known in (key, *in_body) if len(known) >= _SHORTEST_KEY]
+        keys = [key, *in_body] if key else in_body
         self._keys = sorted(keys, key=len, reverse=True)  # one may be a part of another
         self._client = openai.AsyncOpenAI(
             api_key=key or "none",
             base_url=settings.base_url,
             timeout=openai.Timeout(None, connect=min(settings.timeout, _CONNECT)),
             max_retries=0,
-            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False),
+            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_as_utf8]}),
         )
 
     async def ask(self, messages: Sequence[dict[str, str]], seed: int) -> tuple[Answer, Usage]:
@@ -249,6 +247,11 @@ class Client:
         for key in self._keys:
             text = text.replace(key, "***")
         return text
+
+
+async def _as_utf8(response: Any) -> None:
+    """JSON is in UTF-8; the client fails on other encodings that a header may name."""
+    response.encoding = "utf-8"
 
 
 def _with_words(what: str, words: str) -> str:
