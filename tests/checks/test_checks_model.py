@@ -135,7 +135,7 @@ def test_questions_prompts_must_fit_too(tmp_path: Path, tokenizer: WordTokenizer
     benchmark_entries.check_prompts(with_model(tmp_path, asked, "data.max_prompt_length=1000"), tokenizer)
     with pytest.raises(
         ValueError,
-        match=r"data\.max_prompt_length=800: question long of math500 has 9\d\d tokens .*; raise it, or leave math500",
+        match=r"=800: 1 questions of validation\.benchmarks: math500 .*question long with 9\d\d tokens; raise it",
     ):
         benchmark_entries.check_prompts(with_model(tmp_path, asked, "data.max_prompt_length=800"), tokenizer)
 

@@ -22,7 +22,7 @@ from tests.storage.test_checkpoints import save
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     with_vllm_and_gpus(monkeypatch)
-    monkeypatch.setenv("SOME_KEY", "sk-1")
+    monkeypatch.setenv("SOME_KEY", "sk-12345")
 
 
 def model(folder: Path, **config_keys: object) -> Path:

@@ -126,5 +126,5 @@ def test_a_prompt_that_is_too_long_is_refused_by_the_questions_name(questions: P
     with (questions / "train.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n")
     message = r"max_prompt_length=150: 1 questions of data\.train_files have longer .*question long one with \d+ tokens"
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ValueError, match=message):
         check_question_prompts(made, Tokenizer())

@@ -28,7 +28,6 @@ from recipe.spiral.spin.training_questions import (
     order,
     read_question,
     train_key,
-    with_names_apart,
 )
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from tests.fake_queue import FakeQueue
@@ -135,8 +134,6 @@ def test_what_is_asked_is_text(tmp_path: Path) -> None:
         assert read_question({**VERLS, "prompt": written}, "train", 0).prompt == MESSAGES
     assert read_question({**VERLS, "prompt": "[1, 2]: their sum?"}, "train", 0).prompt == "[1, 2]: their sum?"
     assert read_question({**VERLS, "prompt": "[1, 2]"}, "train", 0).prompt == "[1, 2]"
-    extra = {**VERLS, "extra_info": json.dumps(VERLS["extra_info"])}
-    assert read_question(extra, "train", 0) == read_question(VERLS, "train", 0)
     assert not read_question({"question": "?", "answer": TRIVIA}, "train", 0).one_answer
     with pytest.raises(ValueError, match="can't decode byte 0xff"):
         read_question({"question": b"\xff", "answer": "7"}, "train", 0)
@@ -157,29 +154,6 @@ def test_names_have_text_whatever_a_row_has() -> None:
         asked = read_question({**VERLS, "data_source": source, "extra_info": {"index": None}}, "train", 4)
         assert (asked.data_set, asked.id) == ("train", "4"), source
     assert read_question({**VERLS, "extra_info": None}, "train", 4).extra_info == {}
-
-
-def test_data_sets_whose_sources_end_alike_have_names_of_their_own(tmp_path: Path) -> None:
-    file = tmp_path / "train.jsonl"
-    sources = ["openai/gsm8k", "mine/gsm8k", "openai/gsm8k", "math"]
-    file.write_text("".join(json.dumps({**VERLS, "data_source": source}) + "\n" for source in sources))
-    (asked,) = with_names_apart(load_questions(str(file), "data.train_files"))
-    assert [question.data_set for question in asked] == ["openai_gsm8k", "mine_gsm8k", "openai_gsm8k", "math"]
-    assert [question.data_source for question in asked] == sources
-
-
-def test_data_sets_are_told_apart_over_training_and_validation(tmp_path: Path) -> None:
-    sources = {"train": ["openai/gsm8k", "math"], "val": ["openai/gsm8k", "mine/gsm8k"]}
-    files = {f"{name}_files": str(tmp_path / f"{name}.jsonl") for name in sources}
-    for name, file in files.items():
-        rows = [{**VERLS, "data_source": source} for source in sources[name.removesuffix("_files")]]
-        Path(file).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    validation = {"questions": None, "benchmarks": []}
-    settings = {"run_seed": 3, "train_batch_size": 2, "responses": 4, "validation": validation}
-    config = OmegaConf.create({**files, **settings})
-    train, val = (QuestionDataset(config[name], None, config) for name in files)
-    assert [question.data_set for question in train.train] == ["openai_gsm8k", "math"]
-    assert val.rows is not None and [row["data_source"] for row in val.rows] == ["openai_gsm8k", "mine_gsm8k"]
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
@@ -219,7 +193,7 @@ def test_files(tmp_path: Path, suffix: str) -> None:
         ({**VERLS, "prompt": '[{"role": "user"}]'}, r"row 1 .*each message .* must have a role and a content"),
         ({"question": ["How many?"], "answer": "7"}, r"row 1 \(from 0\): question must be a text, not a list"),
         ({"question": {"text": "How many?"}, "answer": "7"}, r"row 1 .*question must be a text, not a mapping"),
-        ({**PLAIN, "extra_info": "none"}, r"row 1 \(from 0\): extra_info must be a mapping, or one as JSON"),
+        ({**PLAIN, "extra_info": "none"}, r"row 1 \(from 0\): extra_info must be a mapping"),
         ({"question": " ", "answer": "7"}, r"row 1 \(from 0\): a row must have one of question"),
         (
             {"question": "?", "options": ["A)1", "B)2"], "correct": "B"},
@@ -244,11 +218,12 @@ def test_a_row_without_question_or_answer_is_refused(tmp_path: Path, row: dict[s
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("torn.jsonl", b'{"question": "?", "answer": "7"}\n{"question": "?", "ans', r"torn\.jsonl, line 2: no JSON"),
-        ("numbers.jsonl", b"1\n2\n", r"numbers\.jsonl, line 1: a row must be an object with fields, not int"),
-        ("latin.jsonl", '{"question": "Größe?", "answer": "7"}\n'.encode("latin-1"), r"latin\.jsonl: must be in UTF-8"),
-        ("torn.parquet", b"PAR1 and no end", r"torn\.parquet: no parquet that can be read"),
-        ("one.json", b'{"question": "?", "answer": "7"}', r"one\.json: must be a list of rows"),
+        ("torn.jsonl", b'{"question": "?", "answer": "7"}\n{"question": "?", "ans', r"torn\.jsonl: .*after 1 rows"),
+        ("numbers.jsonl", b"1\n2\n", r"numbers\.jsonl: .*after 0 rows \(a row must be an object with fields, not int"),
+        ("latin.jsonl", '{"question": "Größe?", "answer": "7"}\n'.encode("latin-1"), r"latin\.jsonl: .*'utf-8' codec"),
+        ("torn.parquet", b"PAR1 and no end", r"torn\.parquet: cannot be read after 0 rows \(.*Parquet"),
+        ("one.json", b'{"question": "?", "answer": "7"}', r"one\.json: .*\(must be a list of rows"),
+        ("deep.json", b"[" * 100_000, r"deep\.json: cannot be read after 0 rows \(.*recursion"),
     ],
     ids=lambda value: value if isinstance(value, str) and "." in value[:14] else "",
 )

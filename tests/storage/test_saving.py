@@ -430,7 +430,7 @@ def test_costs_that_cannot_be_written(
     assert budgets.spent["gpt"].tokens == 70 and made.state.unwritten == 1
     filler.unlink()
     budgets.count([])
-    assert read_costs(small_disk / COSTS)["gpt"]["prompt_tokens"] == 70
+    assert read_costs(small_disk / COSTS)["gpt"].prompt_tokens == 70
 
 
 def test_a_start_removes_only_what_came_after_the_checkpoint_that_it_goes_on_from(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..checks.errors import ConfigError, require, written
+from ..checks.errors import require, written
+from ..lab.evaluation.benchmarks.benchmark_entries import check_lengths
 from ..lab.graders.grading import check_installed
 from ..players.prompts import Tokenizer, general_template
 from ..spin.response_scores import BOXED, FunctionScorer
@@ -66,27 +66,10 @@ def check_questions(config: DictConfig) -> None:
 
 
 def check_question_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
-    """Check that every question's prompt can be made, and that none is too long; otherwise ValueError names it."""
-    from tqdm import tqdm
-
-    template, limit = general_template(config.prompt.template), config.data.max_prompt_length
-    kwargs = OmegaConf.to_container(config.data.apply_chat_template_kwargs, resolve=True)
-    assert isinstance(kwargs, dict)
+    """Check the prompts of all questions. Raises: as ``check_lengths``."""
+    template = general_template(config.prompt.template)
+    kwargs: Any = OmegaConf.to_container(config.data.apply_chat_template_kwargs, resolve=True)
     for setting in ("data.train_files", "data.val_files"):
         questions = load_questions(OmegaConf.select(config, setting), setting)
-        shown = tqdm(questions, f"lengths of {setting}", delay=5, leave=False, disable=not sys.stderr.isatty())
-        try:
-            lengths = [len(question.encode(tokenizer, template, **kwargs)) for question in shown]
-        except ValueError as error:
-            raise ValueError(
-                f"prompt.template={config.prompt.template}: does not go with {config.actor_rollout_ref.model.path}: "
-                f"{error}"
-            ) from error
-        long = [(questions[i].id, length) for i, length in enumerate(lengths) if length > limit]
-        if long:
-            name, length = long[0]
-            raise ConfigError(
-                f"data.max_prompt_length={limit}: {len(long)} questions of {setting} have longer prompts with this "
-                f"tokenizer, and prompts are never cut, the first: question {name} with {length} tokens; raise it, or "
-                "leave them out of the file"
-            )
+        prompts = ((question.id, question.encode(tokenizer, template, **kwargs)) for question in questions)
+        check_lengths(config, setting, f"prompt.template={config.prompt.template}", prompts)

@@ -15,7 +15,7 @@ from ..players.seats import GRADER, Opponent, Seat
 from ..players.seeds import GameKey
 from ..rollouts.dataset import ENDLESS, asked
 from ..training.launched import APART
-from .training_questions import TrainingQuestion, load_questions, order, train_key, with_names_apart
+from .training_questions import TrainingQuestion, load_questions, order, train_key
 
 AGENT = "spiral_answer"
 
@@ -37,13 +37,11 @@ class QuestionDataset(Dataset[dict[str, Any]]):
         #: What validation asks besides its questions.
         self.questions: Questions | None = None
         self.rows: list[dict[str, Any]] | None = None
-        train, val = (load_questions(config[name], f"data.{name}") for name in ("train_files", "val_files"))
-        train, val = with_names_apart(train, val)
         # verl says which of the two it builds by the files alone
         if data_files == config.train_files:
-            self.train = train
+            self.train = load_questions(data_files, "data.train_files")
             return
-        held_out = val[: config.validation.questions]
+        held_out = load_questions(data_files, "data.val_files")[: config.validation.questions]
         rows = [_row(question, GameKey("val", self.run_seed, 0, i), i, 1) for i, question in enumerate(held_out)]
         self.questions = asked(config, self.run_seed)
         self.rows = rows if self.questions is None else self.questions.rows(rows)

@@ -11,9 +11,8 @@ import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,7 @@ class TrainingQuestion:
     """A question with its right answer.
 
     Attributes:
-        data_set: its name in metrics and records: the end of ``data_source``, or the file's name. Where two sources of
-            the same files end alike, all of ``data_source`` with _ for /.
+        data_set: its name in metrics and records: the end of ``data_source``, or the file's name.
         id: its own, or the row's number in its file.
         prompt: the conversation that is asked; or a question's text, which a template makes one of.
         answer: the right one, as text.
@@ -111,22 +109,6 @@ def load_questions(files: str | Iterable[str], setting: str) -> list[TrainingQue
     return questions
 
 
-def with_names_apart(*files: list[TrainingQuestion]) -> list[list[TrainingQuestion]]:
-    """The questions of several settings' files, each data set with a name of its own among all of them."""
-    sources: dict[str, set[str]] = {}
-    for question in chain(*files):
-        sources.setdefault(question.data_set, set()).add(question.data_source)
-    return [
-        [
-            question
-            if len(sources[question.data_set]) == 1
-            else replace(question, data_set=question.data_source.strip("/").replace("/", "_"))
-            for question in questions
-        ]
-        for questions in files
-    ]
-
-
 def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQuestion:
     """The question of the ``number``-th row (from 0) of a file, whose name is given without its suffix.
 
@@ -134,7 +116,9 @@ def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQue
         ValueError: it has no question, or no answer, or one that is no text.
     """
     source = text_of(row.get("data_source")) or file
-    extra = _extra(row.get("extra_info"))
+    extra = row.get("extra_info") or {}
+    if not isinstance(extra, Mapping):
+        raise ValueError("extra_info must be a mapping")
     name = source.rstrip("/").rsplit("/", 1)[-1] or file
     graded = row.get("reward_model")
     truth = graded.get("ground_truth") if isinstance(graded, Mapping) else None
@@ -157,7 +141,7 @@ def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQue
         answer = plain.answer if choices else _final(plain.answer)
         truth = answer_fields(row) if truth is None else truth
         truth = answer if truth is None else truth
-    question = TrainingQuestion(name, id_, prompt, answer, source, truth, extra, choices)
+    question = TrainingQuestion(name, id_, prompt, answer, source, truth, dict(extra), choices)
     question.to_json().encode()  # half a surrogate pair, as JSON may have one, is nothing that a tokenizer takes
     return question
 
@@ -170,20 +154,6 @@ def _final(answer: str) -> str:
     if not final:
         raise ValueError(f"nothing stands behind {_ANSWER}")
     return final.replace(",", "") if _NUMBER.fullmatch(final) else final
-
-
-def _extra(value: Any) -> dict[str, Any]:
-    """A row's ``extra_info``, also as JSON."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    text = text_of(value)
-    try:
-        extra = {} if text is None else json.loads(text)
-    except ValueError:
-        extra = None
-    if not isinstance(extra, dict):
-        raise ValueError("extra_info must be a mapping, or one as JSON")
-    return extra
 
 
 def _conversation(prompt: Any) -> Sequence[Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -10,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
@@ -22,8 +22,8 @@ from recipe.spiral.lab.graders.question import Question
 pytest.importorskip("math_verify")
 #: Powers that the judge tries to write out.
 TOWER = "9^{9^{9^{9^9}}}"
-READY = '{"ready": true}'
-SAME = "print(json.dumps({'said': True}), flush=True)"
+READY = {"ready": True}
+SAME = "caller.send({'said': True})"
 #: (what it does with an answer, what it says first)
 StandIn = Callable[..., None]
 COLOURS = ("red", "green", "blue", "\\text{dark red}")
@@ -101,20 +101,25 @@ def test_what_hangs_is_ended_and_the_next_answer_is_judged() -> None:
 
 def test_a_worker_that_nobody_watches_ends_itself() -> None:
     command = [sys.executable, "-P", worker.__file__, worker.MATH, "0.3"]
-    asked = f"{json.dumps(['1/2', '0.5'])}\n{json.dumps(['7', TOWER])}\n"
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == -signal.SIGPROF
-    assert [json.loads(line) for line in done.stdout.splitlines()] == [{"ready": True}, {"said": True}]
+    ours, theirs = Pipe()
+    with subprocess.Popen(command, stdin=theirs.fileno()) as process:
+        theirs.close()
+        for asked in (["1/2", "0.5"], ["7", TOWER]):
+            ours.send(asked)
+        assert process.wait(60) == -signal.SIGPROF
+    assert [ours.recv(), ours.recv()] == [READY, {"said": True}]
+    with pytest.raises(EOFError):
+        ours.recv()
 
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     """Puts a worker in place of ours of which only what it does with an answer is of interest."""
 
-    def put(answering: str, first: str = READY) -> None:
-        imports = "import json, os, signal, sys, time"
-        program = f"{imports}\nprint({first!r}, flush=True)\nfor line in sys.stdin:\n    {answering}\n"
-        (tmp_path / "worker.py").write_text(program)
+    def put(answering: str, first: dict[str, object] = READY) -> None:
+        imports = "import os, signal, time\nfrom multiprocessing.connection import Connection\ncaller = Connection(0)"
+        loop = f"while True:\n    asked = caller.recv()\n    {answering}"
+        (tmp_path / "worker.py").write_text(f"{imports}\ncaller.send({first!r})\n{loop}\n")
         monkeypatch.setattr(judges, "WORKER", tmp_path / "worker.py")
 
     return put
@@ -129,7 +134,7 @@ def test_a_process_that_sleeps_is_killed_by_the_clock(stand_in: StandIn) -> None
 
 def test_from_other_threads_too_where_signals_cannot_help(stand_in: StandIn) -> None:
     told: list[Verdict] = []
-    stand_in(f"{SAME} if 'x' in line else time.sleep(1000)")
+    stand_in(f"{SAME} if 'x' in asked else time.sleep(1000)")
     with Grader(workers=2, seconds=0.05) as grader:
         pairs = [(math("7"), "\\boxed{y}"), (math("7"), "\\boxed{x}"), (math("7"), "\\boxed{z}"), (math("7"), "")]
         thread = threading.Thread(target=lambda: told.extend(grader.grade_all(pairs)))
@@ -139,7 +144,7 @@ def test_from_other_threads_too_where_signals_cannot_help(stand_in: StandIn) -> 
 
 
 @pytest.mark.parametrize(
-    "crash", ["os._exit(3)", "os.kill(os.getpid(), signal.SIGSEGV)", "print(json.dumps({'raised': 'x'}), flush=True)"]
+    "crash", ["os._exit(3)", "os.kill(os.getpid(), signal.SIGSEGV)", "caller.send({'raised': 'x'})"]
 )
 def test_a_crash_is_told_apart(stand_in: StandIn, crash: str) -> None:
     stand_in(crash)
@@ -157,7 +162,7 @@ def test_a_worker_that_was_killed_between_two_answers_is_replaced(stand_in: Stan
 
 
 def test_a_process_that_does_not_start_says_why(stand_in: StandIn) -> None:
-    stand_in("pass", '{"failed": "no module sympy"}')
+    stand_in("pass", {"failed": "no module sympy"})
     with Grader(workers=1) as grader:
         for _ in range(2):
             with pytest.raises(RuntimeError, match="no module sympy"):

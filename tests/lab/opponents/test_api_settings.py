@@ -22,6 +22,10 @@ def test_a_key_that_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(PlayerMisconfigured, match="holds characters that no key has") as info:
         ApiPlayer(ApiSettings(model="m", api_key_env="SOME_KEY"))
     assert "two words" not in str(info.value)
+    monkeypatch.setenv("SOME_KEY", "k3y-012")
+    with pytest.raises(PlayerMisconfigured, match=r"a key of less than 8 characters.*set api_key_env to null") as info:
+        ApiPlayer(ApiSettings(model="m", api_key_env="SOME_KEY"))
+    assert "k3y-012" not in str(info.value)
 
 
 def test_the_library_is_asked_for_by_the_extras_name(monkeypatch: pytest.MonkeyPatch) -> None:

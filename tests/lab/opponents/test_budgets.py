@@ -226,7 +226,7 @@ def test_costs_are_known_before_their_games_are_trained(serve: Serve, model: str
     of_run = budgets(tmp_path, processes=1, budget_tokens=600)
     asyncio.run(play([opponent(endpoint, timeout=5.0, total_timeout=9.0)], model, 8, 1, of_run.quotas()["gpt"]))
     assert json.loads(of_run.quotas()["gpt"])["tokens"] == 0 and of_run.reached("gpt")
-    assert read_costs(tmp_path / "spent.json")["gpt"]["prompt_tokens"] >= 500
+    assert read_costs(tmp_path / "spent.json")["gpt"].prompt_tokens >= 500
     of_run.fetch()
     assert of_run.spent["gpt"].tokens == len(endpoint.requests) * 120, "counted once"
 
@@ -258,7 +258,8 @@ def test_what_an_endpoint_cost_is_known_after_a_start_without_it(tmp_path: Path)
     without = budgets(tmp_path, 1)
     without.load_state_dict({"claude": before})
     without.count([Spent("gpt", Usage(9))])
-    assert without.state_dict() == read_costs(tmp_path / "spent.json") == {"claude": claude, "gpt": asdict(Usage(9))}
+    assert without.state_dict() == {"claude": claude, "gpt": asdict(Usage(9))}
+    assert read_costs(tmp_path / "spent.json") == {"claude": Usage(70, 10), "gpt": Usage(9)}
     assert without.metrics().keys() == {"opponents/gpt/tokens", "opponents/gpt/usd"}
     nobody = Budgets((), 1, tmp_path / "spent.json")
     nobody.load_state_dict({"claude": before})
@@ -271,9 +272,9 @@ def test_something_is_left_for_each_process_until_a_budget_is_reached(tmp_path: 
     assert json.loads(nearly.quotas()["gpt"])["tokens"] == 1
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, "\udc80"])
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"gpt": 5}', '{"gpt": {"cost": "5"}}', "\udc80"])
 def test_damaged_costs_are_one_line(tmp_path: Path, text: str) -> None:
     """To count them as nothing would spend the budget again."""
     (tmp_path / "spent.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(ValueError, match=r"spent\.json: "):
+    with pytest.raises(ValueError, match=r"spent\.json: is damaged, .*; mend it, or remove it, and"):
         budgets(tmp_path, 1).load_state_dict({})

@@ -65,7 +65,7 @@ def test_every_reachable_position_against_brute_force(game: Game) -> None:
 
 def test_nothing_is_optimal_where_nothing_is_known() -> None:
     for game in (make("ConnectFour", 0), make("KuhnPoker", 0)):
-        with pytest.raises(ValueError, match=r"has no perfect player|known of TicTacToe and Nim only"):
+        with pytest.raises(ValueError, match="known of TicTacToe and Nim only"):
             optimal_actions(game)
 
 
@@ -251,7 +251,7 @@ def test_it_says_what_it_does_not_play() -> None:
         check_game("ConnectFour")
     with pytest.raises(UnknownGame):
         check_game("Chess")
-    with pytest.raises(ValueError, match="ConnectFour has no perfect player; the games that have one are KuhnPoker, "):
+    with pytest.raises(ValueError, match="ConnectFour: optimal actions are known of TicTacToe and Nim only"):
         games_between(PerfectPlayer(), PerfectPlayer(), "ConnectFour", 1)
     with pytest.raises(ValueError, match=r"alpha=0.4: must be from 0 to 1/3"):
         PerfectPlayer(0.4)

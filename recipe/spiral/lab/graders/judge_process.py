@@ -1,9 +1,9 @@
-"""The process that judges answers, by ``mathematics`` or by a function of the user's: JSON lines in, JSON lines out.
+"""The process that judges answers, by ``mathematics`` or by a function of the user's.
 
 A program of its own, started by ``judges`` with the path of this file, so that nothing of the caller's process
 (threads, CUDA, Ray, a ``__main__`` without a guard) comes along. It ends with its caller, also within code that never
-returns: a thread looks who its parent is. Programs that a function has started end with it. They and the function have
-an empty standard input.
+returns: a thread looks who its parent is. Programs that a function has started end with it. It is asked through its
+standard input, a ``multiprocessing.Pipe``; the function and its programs have an empty one.
 
 The limits are the kernel's: SIGPROF's default action ends the process once an answer has used up its processor time, in
 whatever code it is. An exception out of a signal handler would wait for long calls in C, and can be swallowed.
@@ -12,7 +12,6 @@ whatever code it is. An exception out of a signal handler would wait for long ca
 from __future__ import annotations
 
 import importlib
-import json
 import logging
 import os
 import resource
@@ -22,8 +21,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 #: The judge that is no function.
 MATH = "math-verify"
@@ -34,28 +34,28 @@ _LOOK = 1.0
 
 
 def main(judge: str, seconds: float) -> None:
-    """Answer until the input ends.
+    """Answer until the caller hangs up.
 
     Args:
         judge: ``MATH``, or "module:function".
         seconds: the processor time that one answer may take, of all threads together.
     """
-    # What a judge prints or reads must not come between answers and questions.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    questions = os.fdopen(os.dup(0), encoding="utf-8")
+    caller = Connection(os.dup(0))  # which programs that a function starts do not inherit
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     own = os.getpid()
     try:
         said_of = _math() if judge == MATH else _function(judge)
     except Exception as error:
-        _write(answers, {"failed": f"{type(error).__name__}: {error}"})
+        caller.send({"failed": f"{type(error).__name__}: {error}"})
         return
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    _write(answers, {"ready": True})
-    for line in questions:
-        asked = json.loads(line)
+    caller.send({"ready": True})
+    while True:
+        try:
+            asked = caller.recv()
+        except (EOFError, OSError):
+            return
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
             said = {"said": None if asked is None else said_of(asked)}
@@ -64,7 +64,7 @@ def main(judge: str, seconds: float) -> None:
         if os.getpid() != own:
             os._exit(0)  # a fork of the function's came back as well, and the answer is its parent's
         signal.setitimer(signal.ITIMER_PROF, 0)
-        _write(answers, said)
+        caller.send(said)
 
 
 def _math() -> Callable[[Any], bool | None]:
@@ -82,7 +82,7 @@ def _math() -> Callable[[Any], bool | None]:
 
 
 def _function(name: str) -> Callable[[Any], Any]:
-    """What a user's function returns, as JSON takes it: a number, or text that is none."""
+    """What a user's function returns: a number, or text that is none."""
     sys.path.insert(0, os.getcwd())
     module, _, attribute = name.partition(":")
     function = getattr(importlib.import_module(module), attribute)
@@ -102,11 +102,6 @@ def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_LOOK)
     os.killpg(0, signal.SIGKILL)
-
-
-def _write(answers: TextIO, message: dict[str, Any]) -> None:
-    answers.write(json.dumps(message) + "\n")
-    answers.flush()
 
 
 if __name__ == "__main__":

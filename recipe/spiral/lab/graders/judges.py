@@ -1,21 +1,19 @@
 """Processes that judge answers, so that no answer and no function can hang or crash the caller.
 
-They are spoken to through two pipes, in JSON lines. One that takes too long is killed, and another is started when it
-is needed.
+One that takes too long is killed, and another is started when it is needed.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import queue
-import select
 import signal
 import subprocess
 import sys
 import threading
 import time
 from contextlib import suppress
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -83,27 +81,27 @@ class Judges:
 
 class _Process:
     def __init__(self, command: list[str]) -> None:
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            # A session of its own, so that Ctrl-C at the terminal reaches only the caller.
-            start_new_session=True,
-            bufsize=0,
-        )
-        self._unread = b""
+        self._pipe, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                command,
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                # A session of its own, so that Ctrl-C at the terminal reaches only the caller.
+                start_new_session=True,
+            )
         self.killed = False
         try:
-            line = self._read(_START_SECONDS)
+            said = self._said(_START_SECONDS) or {"failed": f"not ready after {_START_SECONDS:.0f} s"}
+        except (EOFError, OSError):
+            said = {}
         except BaseException:
             self.kill()
             raise
-        if line is None or "ready" not in line:
-            slow = line is None and self._pipe_open
+        if "ready" not in said:
             self.kill()
-            ended = f"not ready after {_START_SECONDS:.0f} s" if slow else f"exit status {self._process.returncode}"
-            why = (line or {}).get("failed") or ended
+            why = said.get("failed") or f"exit status {self._process.returncode}"
             raise NotStarted(f"the grader's process did not start: {why}; try: {' '.join(command)}")
 
     def ended(self) -> bool:
@@ -111,19 +109,15 @@ class _Process:
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def ask(self, message: Any, clock: float) -> dict[str, Any]:
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write((json.dumps(message) + "\n").encode())
-        except BrokenPipeError:
-            self.kill()
-            return {"failed": CRASH}
-        line = self._read(clock)
-        if line is not None:
-            return line
-        # Its pipe closes a moment before its exit status is known.
-        until = time.monotonic() + 5
-        while not self._pipe_open and not self.ended() and time.monotonic() < until:
-            time.sleep(0.01)
+            self._pipe.send(message)
+            if (said := self._said(clock)) is not None:
+                return said
+        except (EOFError, OSError):
+            # Its pipe closes a moment before its exit status is known.
+            until = time.monotonic() + 5
+            while not self.ended() and time.monotonic() < until:
+                time.sleep(0.01)
         ended = self.ended()
         self.kill()
         return {"failed": TIME_OUT if not ended or self._process.returncode == -signal.SIGPROF else CRASH}
@@ -142,25 +136,8 @@ class _Process:
                     started.kill()
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self._pipe.close()
 
-    def _read(self, seconds: float) -> dict[str, Any] | None:
-        """The next line; None: it did not come in time, or the process has ended."""
-        assert self._process.stdout is not None
-        self._pipe_open = True
-        descriptor = self._process.stdout.fileno()
-        poll = select.poll()  # select() takes no descriptors above 1023, which a process with Ray has
-        poll.register(descriptor, select.POLLIN | select.POLLHUP)
-        until = time.monotonic() + seconds
-        while b"\n" not in self._unread:
-            if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
-                return None
-            if not (read := os.read(descriptor, 65536)):
-                self._pipe_open = False
-                return None
-            self._unread += read
-        line, self._unread = self._unread.split(b"\n", 1)
-        message: dict[str, Any] = json.loads(line)
-        return message
+    def _said(self, seconds: float) -> dict[str, Any] | None:
+        """What it says next; None: nothing, in this time. Raises EOFError, OSError: it has ended."""
+        return self._pipe.recv() if self._pipe.poll(seconds) else None

@@ -19,9 +19,9 @@ import msgspec
 
 from ... import extensions
 from ...opponents.fixed_opponents import FixedOpponent
-from ...players.player import PlayerFailure, Position, Response
+from ...players.player import PlayerFailure, PlayerMisconfigured, Position, Response
 from ...players.records import Usage
-from ...storage.disk import read_json, write_whole
+from ...storage.disk import write_whole
 from .api.endpoint_client import Unpaid
 from .api.endpoint_player import ApiPlayer, BudgetSpent
 from .api.endpoint_settings import ApiSettings, Limit
@@ -32,6 +32,7 @@ API = "api"
 COSTS = "spent.json"
 #: Failures in a row after which an endpoint is left alone.
 PATIENCE = 4
+_Costs = dict[str, Usage]
 
 
 @dataclass(frozen=True)
@@ -126,32 +127,40 @@ class Budgets(extensions.Budgets):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint, or from the file if that knows of more: a killed run had gone on by then.
 
-        Raises:
-            ValueError: the file cannot be read. To count that as nothing would spend the budget again.
+        Raises: as ``read_costs``.
         """
-        for costs in (state, read_costs(self._file) if self.spent else {}):
+        for costs in (msgspec.convert(state, _Costs), read_costs(self._file) if self.spent else {}):
             for name, cost in costs.items():
                 known = self.spent if name in self.spent else self._absent
-                usages = (known.get(name, Usage()), Usage(**cost))
+                usages = (known.get(name, Usage()), cost)
                 known[name] = max(usages, key=lambda usage: (usage.tokens, usage.cost or 0.0))
 
 
-def read_costs(file: Path) -> dict[str, dict[str, Any]]:
-    """What a run's endpoints have cost, by name, each as the fields of a ``Usage``. Raises: as ``read_json``."""
-    return read_json(file) if file.is_file() else {}
+def read_costs(file: Path) -> dict[str, Usage]:
+    """What a run's endpoints have cost, by name.
+
+    Raises:
+        PlayerMisconfigured: the file is damaged. To count that as nothing would spend the budget again.
+    """
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=_Costs) if file.is_file() else {}
+    except (ValueError, RecursionError) as error:
+        raise PlayerMisconfigured(
+            f"{file}: is damaged, and what the endpoints have cost is not known ({error}); mend it, or remove it, and "
+            "their budgets begin anew"
+        ) from error
 
 
 def keep_costs(player: ApiPlayer, file: Path) -> None:
     """Let a player of an evaluation go on from what the file says it has spent, and the file know of each request.
 
-    Raises:
-        ValueError: the file is damaged.
+    Raises: as ``read_costs``.
     """
 
     def keep(spent: Usage) -> None:
-        write_whole(file, json.dumps({**read_costs(file), player.name: asdict(spent)}))
+        write_whole(file, msgspec.json.encode({**read_costs(file), player.name: spent}).decode())
 
-    player.spent, player.keep = Usage(**read_costs(file).get(player.name, {})), keep
+    player.spent, player.keep = read_costs(file).get(player.name, Usage()), keep
 
 
 class LeftAlone(PlayerFailure):

@@ -133,8 +133,8 @@ def test_without_the_hub_the_error_says_which_file_to_write(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ('{"problem": "a", "answer": "1"}\n{"problem": "b"', "line 2: no JSON"),
-        ("[1]\n", "line 1: a row must be an object"),
+        ('{"problem": "a", "answer": "1"}\n{"problem": "b"', r"math500\.jsonl: cannot be read after 1 rows"),
+        ("[1]\n", r"cannot be read after 0 rows \(a row must be an object"),
         ('{"problem": "a", "answer": "1"}\n{"problem": "b"}\n', r"row 1 \(from 0\).*answer"),
         (
             '{"id": 1, "problem": "a", "answer": "1"}\n{"id": 1, "problem": "b", "answer": "1"}\n',

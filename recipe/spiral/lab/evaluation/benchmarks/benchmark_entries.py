@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
+from tqdm import tqdm
 
 from ....players.prompts import Template, Tokenizer, general_template
 from ...graders.grading import check_installed
@@ -96,28 +99,29 @@ def check_entries(config: DictConfig) -> None:
 
 
 def check_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
-    """See that every question's prompt can be made, and that none is too long.
-
-    Raises:
-        ValueError: a prompt cannot be made, or is too long; the message names the setting and what to do.
-    """
-    limit = config.data.max_prompt_length
+    """Check the prompts of every entry's questions. Raises: as ``check_lengths``."""
     kwargs: Any = OmegaConf.to_container(config.data.apply_chat_template_kwargs, resolve=True)
     for entry in parse_entries(config.validation.benchmarks):
-        template = _template(entry, config)
-        for question in questions_of(entry):
-            try:
-                prompt = template.encode(tokenizer, question.prompt, **kwargs)
-            except ValueError as error:
-                raise ValueError(
-                    f"{SETTING}: {entry.id}: template={template.name} does not go with "
-                    f"{config.actor_rollout_ref.model.path}: {error}"
-                ) from error
-            if len(prompt) > limit:
-                raise ValueError(
-                    f"data.max_prompt_length={limit}: question {question.id} of {entry.id} has {len(prompt)} tokens "
-                    f"with this tokenizer, and prompts are never cut; raise it, or leave {entry.id} out of {SETTING}"
-                )
+        template, questions = _template(entry, config), questions_of(entry)
+        prompts = ((question.id, template.encode(tokenizer, question.prompt, **kwargs)) for question in questions)
+        check_lengths(config, f"{SETTING}: {entry.id}", f"template={template.name}", prompts)
+
+
+def check_lengths(config: DictConfig, setting: str, template: str, prompts: Iterable[tuple[str, list[int]]]) -> None:
+    """See that questions' prompts, (id, token ids), can be made, and that none is too long: a ValueError names the
+    ``setting`` of the questions, and that of the ``template`` as it is written, and says what to do."""
+    limit = config.data.max_prompt_length
+    shown = tqdm(prompts, f"lengths of {setting}", delay=5, leave=False, disable=not sys.stderr.isatty())
+    try:
+        long = [f"question {name} with {len(ids)} tokens" for name, ids in shown if len(ids) > limit]
+    except ValueError as error:
+        model = config.actor_rollout_ref.model.path
+        raise ValueError(f"{setting}: {template} does not go with {model}: {error}") from error
+    if long:
+        raise ValueError(
+            f"data.max_prompt_length={limit}: {len(long)} questions of {setting} have longer prompts with this "
+            f"tokenizer, and prompts are never cut, the first: {long[0]}; raise it, or leave them out"
+        )
 
 
 def _template(entry: Entry, config: DictConfig) -> Template:

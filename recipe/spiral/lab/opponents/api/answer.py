@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from ....players.player import Response
 from ....players.records import Usage
 from .endpoint_settings import ApiSettings
 
@@ -16,15 +16,7 @@ class BadAnswer(Exception):
     """What came is no answer; the message says in a few words why, and quotes nothing of it."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A chat completion: its text, and whether the length limit cut it off."""
-
-    text: str
-    truncated: bool
-
-
-def read_answer(data: object, longest: int, clean: Callable[[str], str] = str) -> Answer:
+def read_answer(data: object, longest: int, clean: Callable[[str], str]) -> Response:
     """The first choice's text; ``BadAnswer`` if there is none.
 
     Args:
@@ -50,7 +42,7 @@ def read_answer(data: object, longest: int, clean: Callable[[str], str] = str) -
         raise BadAnswer("the answer's text is empty")
     # Half of a surrogate pair is valid in JSON, and cannot be written to a file of records.
     text = clean(content).encode("utf-8", "replace")
-    return Answer(text[:longest].decode("utf-8", "ignore"), truncated or len(text) > longest)
+    return Response(text[:longest].decode("utf-8", "ignore"), truncated=truncated or len(text) > longest)
 
 
 def read_usage(data: object, messages: Sequence[dict[str, str]], text: str, settings: ApiSettings) -> Usage:

@@ -17,15 +17,16 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from omegaconf import OmegaConf
 
 from ....extras import install
-from ....players.player import PlayerFailure
+from ....players.player import PlayerFailure, Response
 from ....players.records import Usage
 from ....processes.masking import secrets_of
-from .answer import Answer, BadAnswer, estimate, read_answer, read_usage
+from .answer import BadAnswer, estimate, read_answer, read_usage
 from .endpoint_settings import ApiSettings
 
 #: These concern every request alike: the key, or the model's or endpoint's name. So does any redirect.
@@ -48,8 +49,6 @@ _MAY_PASS = re.compile("rate.?limit|per.(second|minute|hour)|try.again|retry", r
 _CONNECT = 4.0
 #: Where an endpoint's words are cut, in characters.
 _LONGEST_WORDS = 300
-#: Characters of a key below which it is none, as local servers take any, and may be a word of an answer.
-_SHORTEST_KEY = 8
 
 logger = logging.getLogger(__name__)
 
@@ -96,18 +95,18 @@ class Client:
         self.places = asyncio.Semaphore(settings.max_concurrency)
         key = settings.key() or ""
         in_body = secrets_of(OmegaConf.create({"extra_body": dict(settings.extra_body)}))
-        keys = [known for known in (key, *in_body) if len(known) >= _SHORTEST_KEY]
+        keys = [key, *in_body] if key else in_body
         self._keys = sorted(keys, key=len, reverse=True)  # one may be a part of another
         self._client = openai.AsyncOpenAI(
             api_key=key or "none",
             base_url=settings.base_url,
             timeout=openai.Timeout(None, connect=min(settings.timeout, _CONNECT)),
             max_retries=0,
-            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False),
+            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_as_utf8]}),
         )
 
-    async def ask(self, messages: Sequence[dict[str, str]], seed: int) -> tuple[Answer, Usage]:
-        """The endpoint's answer to a conversation.
+    async def ask(self, messages: Sequence[dict[str, str]], seed: int) -> Response:
+        """The endpoint's answer to a conversation, with what it used.
 
         Args:
             messages: the conversation.
@@ -157,7 +156,7 @@ class Client:
         longest = min(settings.backoff * 2.0 ** min(attempt, 60), settings.max_backoff)
         return longest * rng.uniform(0.5, 1.0)
 
-    async def _request(self, messages: Sequence[dict[str, str]], seed: int, limit: float) -> tuple[Answer, Usage]:
+    async def _request(self, messages: Sequence[dict[str, str]], seed: int, limit: float) -> Response:
         """One request within ``limit`` seconds.
 
         A request that was sent and has no answer is counted by its prompt, for which an endpoint may charge.
@@ -191,7 +190,7 @@ class Client:
             self.count(estimate(messages, "", settings))
         raise _Passing(lost, busy=late)
 
-    def _read(self, body: bytes, messages: Sequence[dict[str, str]]) -> tuple[Answer, Usage]:
+    def _read(self, body: bytes, messages: Sequence[dict[str, str]]) -> Response:
         """The answer in the body of a success. An error there is one all the same, and is not counted."""
         settings, answer, lost, text = self.settings, None, "", body.decode("utf-8", "replace")
         try:
@@ -209,7 +208,7 @@ class Client:
         self.count(usage)
         if answer is None:
             raise _Passing(_with_words(lost, self._words(text)))
-        return answer, usage
+        return replace(answer, usage=usage)
 
     def _refuse(self, status: int, error: object, text: str, headers: Mapping[str, str]) -> NoReturn:
         """Raise what an error in a response of this text stands for: its fields, or its message alone."""
@@ -249,6 +248,11 @@ class Client:
         for key in self._keys:
             text = text.replace(key, "***")
         return text
+
+
+async def _as_utf8(response: Any) -> None:
+    """JSON is in UTF-8; the client fails on other encodings that a header may name."""
+    response.encoding = "utf-8"
 
 
 def _with_words(what: str, words: str) -> str:

@@ -64,8 +64,7 @@ class ApiPlayer:
         client = self._clients[loop]
         async with client.places:
             self.check()  # after the wait: what other games spent meanwhile counts
-            answer, usage = await client.ask(messages, seed)
-        return Response(answer.text, truncated=answer.truncated, usage=usage)
+            return await client.ask(messages, seed)
 
     def check(self) -> None:
         """That the endpoint may be asked now.

@@ -30,6 +30,8 @@ _Whole = Annotated[int, Field(strict=True, ge=0)]
 _LONGEST_RESPONSE = 2**16
 #: No text has more bytes than this for each token.
 _BYTES_PER_TOKEN = 16
+#: Characters of a key. A shorter one may be a word of an answer, and could not be taken out of what is written.
+_SHORTEST_KEY = 8
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,11 @@ class ApiSettings(Section):
         if not (key.isascii() and key.isprintable() and " " not in key):
             raise PlayerMisconfigured(
                 f"the environment variable {self.api_key_env} (api_key_env) holds characters that no key has"
+            )
+        if len(key) < _SHORTEST_KEY:
+            raise PlayerMisconfigured(
+                f"the environment variable {self.api_key_env} (api_key_env) holds a key of less than {_SHORTEST_KEY} "
+                "characters, which cannot be kept out of logs; for an endpoint that takes any set api_key_env to null"
             )
         return key
 

@@ -29,11 +29,7 @@ Board = tuple[int | None, ...]
 def check_game(game_id: str) -> None:
     """Raises a ``ValueError`` if there is no perfect player for the game of this id or alias."""
     if resolve(game_id) not in GAMES:
-        raise _unsolved(game_id)
-
-
-def _unsolved(name: str) -> ValueError:
-    return ValueError(f"{name} has no perfect player; the games that have one are {', '.join(GAMES)}")
+        raise ValueError(f"{game_id} has no perfect player; the games that have one are {', '.join(GAMES)}")
 
 
 def optimal_actions(game: Game) -> tuple[str, ...]:
@@ -42,16 +38,11 @@ def optimal_actions(game: Game) -> tuple[str, ...]:
     Raises:
         ValueError: the game is not TicTacToe or Nim. (Kuhn poker has probabilities: ``kuhn_poker.strategy``.)
     """
-    match game:
-        case TicTacToe():
-            return _tictactoe(game)
-        case Nim():
-            return _nim(game)
-        case KuhnPoker():
-            raise ValueError(
-                "KuhnPoker: optimal actions are known of TicTacToe and Nim only; here probabilities are optimal"
-            )
-    raise _unsolved(type(game).__name__)
+    if isinstance(game, TicTacToe):
+        return _tictactoe(game)
+    if isinstance(game, Nim):
+        return _nim(game)
+    raise ValueError(f"{type(game).__name__}: optimal actions are known of TicTacToe and Nim only")
 
 
 def _tictactoe(game: TicTacToe) -> tuple[str, ...]:
