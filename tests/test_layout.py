@@ -34,7 +34,6 @@ BY_NAME = {
     "extensions.py",
     "main_spiral.py",
     "checks/machine.py",
-    "games/outside.py",
     "games/textarena_game.py",
 }
 

@@ -121,7 +121,7 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("games=[]", r"games=\[\]: name at least one game"),
         ("games=[Nim,Nim-v0]", r"games: a game is named twice: Nim, Nim; use weight instead"),
         ("validation.games=[Nimm]", r"unknown game 'Nimm'"),
-        ("games=[nobodys.game:Chess]", r"nobodys\.game:Chess: there is no module 'nobodys': install its package"),
+        ("games=[nobodys.game:Chess]", r"nobodys\.game:Chess: No module named 'nobodys'; install its package"),
         ("games=[json:JSONEncoder]", r"json:JSONEncoder: is no subclass of recipe\.spiral\.games\.Game"),
         (
             "validation.opponents=[random,gpt]",

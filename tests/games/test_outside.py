@@ -47,20 +47,6 @@ def test_a_class_of_a_users_package_is_a_game(write: Write) -> None:
     random_player.check_game("mine.pennies:Pennies")
 
 
-def test_a_game_is_tried_for_a_short_time_and_may_end_by_numpys_truth(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(
-        "more",
-        "import numpy\nfrom mine.pennies import Pennies\n\n"
-        "class Counted(Pennies):\n    is_terminal = property(lambda self: numpy.int64(len(self.choices)) == 2)\n\n"
-        "class Long(Pennies):\n    is_terminal = False\n",
-    )
-    assert resolve("mine.more:Counted") == "mine.more:Counted"
-    monkeypatch.setattr(outside, "SECONDS", -1.0)
-    assert resolve("mine.more:Long") == "mine.more:Long"
-
-
 def test_an_installed_package_names_its_games(write: Write, tmp_path: Path) -> None:
     package = tmp_path / "mine-1.0.dist-info"
     package.mkdir()
@@ -79,28 +65,21 @@ def test_an_installed_package_names_its_games(write: Write, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("game_id", "why"),
     [
-        ("nobodys.game:Pennies", "there is no module 'nobodys': install its package, start where it lies"),
-        ("mine.penny:Pennies", r"there is no module 'mine\.penny'"),
-        ("mine.pennies:Penny", r"mine\.pennies has no 'Penny'; its games: Pennies"),
-        ("mine.pennies:SIDES", r"is no subclass of recipe\.spiral\.games\.Game; its games: Pennies"),
-        ("mine.pennies:Game", r"mine\.pennies:Game lacks current_player, is_terminal, legal_actions"),
-        ("mine.pennies:", r"your own is module:Class, as in my_package\.my_game:Pennies"),
-        ("mine/pennies:Pennies", "your own is module:Class"),
-        ("mine.pennies:Pennies(1)", "your own is module:Class"),
-        ("mine.broken:Pennies", r"importing mine\.broken failed: SyntaxError"),
-        ("mine.needy:Pennies", r"importing mine\.needy failed: No module named 'not_installed'"),
-        ("mine.more:Half", r"mine\.more:Half lacks observation, which every Game must have"),
-        ("mine.more:Greedy", r"mine\.more:Greedy\(seed\) cannot be made: TypeError: .*rounds"),
-        ("mine.more:Endless", r"mine\.more:Endless has max_turns=None: call super"),
-        ("mine.more:Unending", r"mine\.more:Unending: goes on after max_turns=1 turns"),
-        ("mine.more:Chatty", r"mine\.more:Chatty: goes on after max_turns=1 turns"),
-        ("mine.more:Method", r"mine\.more:Method: is_terminal is <bound method .*: make it a property"),
-        ("mine.more:Blind", r"mine\.more:Blind: cannot be played: TypeError: .*observation\(\) takes 1 positional"),
-        ("mine.more:Mute", r"mine\.more:Mute: observation\(player\) must be a text"),
+        ("nobodys.game:Pennies", "No module named 'nobodys'; install its package, start where it lies"),
+        ("mine.penny:Pennies", r"No module named 'mine\.penny'; install its package"),
+        ("mine.needy:Pennies", "No module named 'not_installed'; install its package"),
+        ("mine.pennies:Penny", r"cannot be loaded as module:Class: AttributeError: .*mine\.pennies.* 'Penny'"),
+        ("mine.pennies:", "cannot be loaded as module:Class"),
+        ("mine/pennies:Pennies", "cannot be loaded as module:Class"),
+        ("mine.broken:Pennies", "cannot be loaded as module:Class: SyntaxError"),
+        ("mine.pennies:SIDES", r"is no subclass of recipe\.spiral\.games\.Game"),
+        ("mine.pennies:Game", "TypeError: .*abstract.*current_player, is_terminal, legal_actions"),
+        ("mine.more:Greedy", "Greedy: cannot be played: TypeError: .*rounds"),
+        ("mine.more:Endless", "Endless: cannot be played: TypeError: .*None"),
+        ("mine.more:Method", "Method: .*is_terminal is <bound method .*must be True"),
+        ("mine.more:Unending", r"Unending: .*is_terminal is False after max_turns=1 turns"),
         ("mine.more:Fails", r"Fails: cannot be played: ZeroDivisionError: .* \(.*more\.py, line \d+: return 1 / 0\)"),
-        ("mine.more:Lenient", r"mine\.more:Lenient: step\(action\) must raise IllegalAction"),
-        ("mine.more:Generous", r"Generous: rewards\(\) are \(1\.0, 1\.0\): must be two from -1 to 1 with sum 0"),
-        ("mine.more:Unpaid", r"mine\.more:Unpaid: cannot be played: TypeError: cannot unpack"),
+        ("mine.more:Generous", r"Generous: .*rewards\(\) are \(1\.0, 1\.0\)"),
     ],
 )
 def test_what_is_no_game_is_refused_in_a_line(write: Write, game_id: str, why: str) -> None:
@@ -108,19 +87,13 @@ def test_what_is_no_game_is_refused_in_a_line(write: Write, game_id: str, why: s
     write("needy", "import not_installed\n")
     write(
         "more",
-        "from recipe.spiral.games import Game\nfrom mine.pennies import Pennies\n\n"
-        "class Half(Pennies):\n    observation = Game.observation\n\n"
+        "from mine.pennies import Pennies\n\n"
         "class Greedy(Pennies):\n    def __init__(self, seed, rounds):\n        super().__init__(seed)\n\n"
         "class Endless(Pennies):\n    max_turns = None\n\n"
         "class Unending(Pennies):\n    max_turns = 1\n\n"
-        "class Chatty(Unending):\n    def step(self, action):\n        pass\n\n"
         "class Method(Pennies):\n    def is_terminal(self):\n        return len(self.choices) == 2\n\n"
-        "class Blind(Pennies):\n    def observation(self):\n        return 'x'\n\n"
-        "class Mute(Pennies):\n    def observation(self, player):\n        print('x')\n\n"
         "class Fails(Pennies):\n    def step(self, action):\n        return 1 / 0\n\n"
-        "class Lenient(Pennies):\n    def step(self, action):\n        self.choices.append('[heads]')\n\n"
-        "class Generous(Pennies):\n    def rewards(self):\n        return (1.0, 1.0)\n\n"
-        "class Unpaid(Pennies):\n    def rewards(self):\n        pass\n",
+        "class Generous(Pennies):\n    def rewards(self):\n        return (1.0, 1.0)\n",
     )
     with pytest.raises((UnknownGame, ImportError), match=why) as raised:
         resolve(game_id)

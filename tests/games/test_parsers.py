@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import unicodedata
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -117,18 +116,15 @@ def test_a_message_is_one_line_of_plain_characters(text: str) -> None:
         ("我们可以谈谈吗" * 60, 66),
         ("สวัสดีครับ" * 60, 66),
         ("🎲" * 400, 50),
-        ("e" + "\u0301" * 400, 4 + 1),  # zalgo: an é with four more marks
         ("a\u0323\u0301\u0302\u0303\u0304\u0305" * 100, None),
     ],
-    ids=["English", "Chinese", "Thai", "emoji", "zalgo", "much zalgo"],
+    ids=["English", "Chinese", "Thai", "emoji", "zalgo"],
 )
 def test_a_message_is_as_long_in_bytes_in_every_script(text: str, characters: int | None) -> None:
     passed = message(text)
     assert characters is None or len(passed) == characters
     assert len(passed.encode()) <= LONGEST_MESSAGE and "\ufffd" not in passed
     assert message(passed) == passed
-    marks = "".join("m" if unicodedata.combining(character) else "." for character in passed)
-    assert "mmmmm" not in marks
 
 
 @pytest.mark.full

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from recipe.spiral.lab.watching.reasoning import reasoning
-from recipe.spiral.players.prompts import TEMPLATES, encoder, extract_answer, get_template, last_box
+from recipe.spiral.players.prompts import TEMPLATES, check_words, encoder, extract_answer, get_template, last_box
 from tests.growth import in_linear_time
 
 OBSERVATION = "Two piles {3, 4}.\nTake from one."
@@ -179,6 +180,12 @@ def test_spirals_names_for_forced_thinking() -> None:
 def test_an_unknown_template_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"prompt\.template='qwen': unknown; known templates: chat, .*qwen3"):
         get_template("qwen")
+
+
+def test_a_folder_without_a_tokenizer_is_named() -> None:
+    empty: Any = SimpleNamespace(encode=lambda text: [])  # as transformers makes one
+    with pytest.raises(ValueError, match=r"^model: holds no tokenizer, or one without words"):
+        check_words(empty, "model")
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_what_stands_beside_the_options_is_a_runs(
 
 def test_a_game_of_ones_own_is_there_and_is_a_game() -> None:
     assert own_game("recipe.spiral.games.nim:Nim") == "recipe.spiral.games.nim:Nim"
-    for place, why in (("no_module:Nim", "there is no module"), ("json:Nim", "json has no 'Nim'"), ("Nimm", "unknown")):
+    for place, why in (("no_module:Nim", "No module"), ("json:Nim", "'json' has no"), ("Nimm", "unknown")):
         with pytest.raises(ArgumentTypeError, match=why):
             own_game(place)
 
@@ -130,7 +130,7 @@ def test_a_benchmark_refuses_before_it_measures(tmp_path: Path, arguments: list[
     command = [sys.executable, f"benchmarks/{script}", *rest]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     [line] = done.stderr.splitlines()
-    assert done.returncode == 2 and "there is no" in line
+    assert done.returncode == 2 and ("there is no" in line or "No module" in line)
 
 
 def test_every_benchmark_and_experiment_refuses_in_one_line() -> None:

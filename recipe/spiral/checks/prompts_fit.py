@@ -19,9 +19,8 @@ from omegaconf import DictConfig, OmegaConf
 from ..games import make
 from ..match import Rules, play
 from ..opponents.model_files import CONFIGS, check_unchanged, is_hub_id, local
-from ..players.chat_template import check_ends
 from ..players.player import Position, Response
-from ..players.prompts import Encode, Tokenizer, encoder
+from ..players.prompts import Encode, Tokenizer, check_words, encoder
 from ..players.random_player import RandomPlayer
 from ..players.seeds import GameKey
 from ..processes.attention import FLASH, PACKED, TORCHS
@@ -77,7 +76,7 @@ def check_model(config: DictConfig) -> Any:
     _rows_stay_apart(config, form)
     _attention_fits(config, form)
     with refusals():
-        check_ends(tokenizer, f"actor_rollout_ref.model.{own}={model[own]}")
+        check_words(tokenizer, f"actor_rollout_ref.model.{own}={model[own]}")
         if plays_games(config):
             check_prompts(config, tokenizer)
     return tokenizer

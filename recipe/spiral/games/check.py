@@ -13,7 +13,6 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from typing import NoReturn
 
 from .base import TEXTARENA, Game, GameFailure, IllegalAction, UnknownGame
 from .registry import make
@@ -233,25 +232,16 @@ def check_game(game_id: str, games: int = 100) -> None:
         check_hiding(game_id, few)
 
 
-class Arguments(argparse.ArgumentParser):
-    """argparse's, with an error in one line. The other commands' (``processes.arguments``) needs the games."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; --help shows all options\n")
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
-    return int(text)
-
-
 def main() -> int:
-    parser = Arguments(prog="games.check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "games.check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("ids", nargs="+", help="games, for example my_package.my_game:Pennies")
-    parser.add_argument("--games", type=_number, default=100, help="how many random games are played of each")
+    parser.add_argument("--games", type=int, default=100, help="how many random games are played of each")
     parser.add_argument("--digest", action="store_true", help="only print a digest of some games, to compare machines")
     arguments = parser.parse_args()
+    if arguments.games < 1:
+        parser.error(f"argument --games: {arguments.games}: must be at least 1")
     status = 0
     for game_id in arguments.ids:
         try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import unicodedata
 
 from .base import Game
-from .marks import without_piles
 
 #: The number of bytes of a message, in UTF-8, that are passed on. English has as many characters, Thai a third.
 LONGEST_MESSAGE = 200
@@ -25,7 +24,7 @@ def message(text: str) -> str:
     text = unicodedata.normalize("NFKC", text[: 4 * LONGEST_MESSAGE])  # cut first: NFKC is not linear
     text = "".join(character if character.isprintable() else " " for character in text)
     # Once more, because characters that combine may have been separated by removed ones.
-    text = " ".join(without_piles(unicodedata.normalize("NFKC", text.translate(_REMOVED))).split())
+    text = " ".join(unicodedata.normalize("NFKC", text.translate(_REMOVED)).split())
     return text.encode()[:LONGEST_MESSAGE].decode(errors="ignore").rstrip()
 
 

@@ -240,6 +240,12 @@ def conversation_ids(tokenizer: Tokenizer, messages: Sequence[dict[str, str]], k
     return list(ids)
 
 
+def check_words(tokenizer: Tokenizer, place: str) -> None:
+    """Raises ValueError: there is no tokenizer, where transformers makes an empty one; ``place`` says whose it is."""
+    if not tokenizer.encode("0"):
+        raise ValueError(f"{place}: holds no tokenizer, or one without words; put the model's own there")
+
+
 _GOAL = "You are playing a two-player zero-sum game. Make valid actions to win."
 _ANSWER = "Please reason step by step, and put your final answer within \\boxed{}."
 _THINK = "<think>\n"

@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from ..games.marks import without_piles
 from .garbage import end_at_once
 from .interrupts import interrupted, interrupted_by
 from .masking import without_secrets
@@ -147,7 +146,7 @@ def visible(text: str, longest: int = LONGEST, most_lines: int = MOST_LINES) -> 
     """
     lines = text[:longest].replace("\r\n", "\n").split("\n")
     left_out = max(len(text) - longest, 0) + sum(len(line) + 1 for line in lines[most_lines:])
-    shown = without_piles("\n".join("".join(map(_character, line)) for line in lines[:most_lines]))
+    shown = "\n".join("".join(map(_character, line)) for line in lines[:most_lines])
     return f"{shown} ... ({left_out} more characters)" if left_out else shown
 
 

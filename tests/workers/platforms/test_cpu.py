@@ -12,7 +12,6 @@ import re
 import subprocess
 import sys
 import types
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -173,39 +172,6 @@ def test_the_engines_are_verls_own() -> None:
 
 
 # -- the patches -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def late_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The name of a module that was not imported yet."""
-    name = "spiral_test_late_module"
-    (tmp_path / f"{name}.py").write_text("value = 1\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    finders = list(sys.meta_path)
-    yield name
-    sys.modules.pop(name, None)
-    sys.meta_path[:] = finders
-
-
-def test_a_patch_waits_for_its_module(late_module: str) -> None:
-    def patch(module: types.ModuleType) -> None:
-        module.value += 1  # type: ignore[attr-defined]
-
-    cpu_patches._after_import(late_module, patch)
-    cpu_patches._after_import(late_module, patch)
-    assert late_module not in sys.modules
-    assert importlib.import_module(late_module).value == 2
-    assert not any(isinstance(finder, cpu_patches._Patcher) and finder.name == late_module for finder in sys.meta_path)
-
-
-def test_a_patch_reaches_a_module_that_is_there(late_module: str) -> None:
-    module = importlib.import_module(late_module)
-
-    def patch(module: types.ModuleType) -> None:
-        module.value = 5  # type: ignore[attr-defined]
-
-    cpu_patches._after_import(late_module, patch)
-    assert module.value == 5
 
 
 def test_one_gloo_is_still_to_be_asked_for() -> None:

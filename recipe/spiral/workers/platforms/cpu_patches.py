@@ -7,26 +7,30 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.abc
 import importlib.metadata
-import importlib.util
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
+import wrapt
+
 from ...storage.cache import cache_dir, private_folder
 from ...storage.disk import write_whole
 
 
+@functools.cache
 def apply() -> None:
-    """Apply all of them; may be called more than once."""
+    """Apply all of them, once: to modules that are there, and to others as soon as they are imported."""
     name_vllm()
-    _after_import("verl.utils.distributed", single_gloo)
-    _after_import("verl.utils.model", value_head_without_flash)
-    _after_import("verl.workers.engine.fsdp.transformer_impl", register_engines)
-    _after_import("vllm.model_executor.layers.utils", keep_weights)
-    _after_import("vllm.lora.ops.torch_ops.lora_ops", no_adapter_is_none)
+    for name, patch in (
+        ("verl.utils.distributed", single_gloo),
+        ("verl.utils.model", value_head_without_flash),
+        ("verl.workers.engine.fsdp.transformer_impl", register_engines),
+        ("vllm.model_executor.layers.utils", keep_weights),
+        ("vllm.lora.ops.torch_ops.lora_ops", no_adapter_is_none),
+    ):
+        wrapt.register_post_import_hook(patch, name)
 
 
 def name_vllm() -> None:
@@ -111,38 +115,3 @@ def no_adapter_is_none(module: Any) -> None:
 
     for name in ("bgmv_shrink", "bgmv_expand", "bgmv_expand_slice"):
         setattr(module, name, patched(getattr(module, name)))
-
-
-def _after_import(name: str, patch: Callable[[Any], None]) -> None:
-    """Patch a module as soon as somebody imports it."""
-    if getattr(patch, "applied", False):
-        return
-    patch.applied = True  # type: ignore[attr-defined]
-    if name in sys.modules:
-        patch(sys.modules[name])
-    else:
-        sys.meta_path.insert(0, _Patcher(name, patch))
-
-
-class _Patcher(importlib.abc.MetaPathFinder):
-    """Patches its module at the first import, and removes itself."""
-
-    def __init__(self, name: str, patch: Callable[[Any], None]) -> None:
-        self.name = name
-        self.patch = patch
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        if fullname != self.name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
-
-        def exec_module(module: Any) -> None:
-            execute(module)
-            self.patch(module)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec

@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ....games import id_of
 from ....opponents.model_files import check_unchanged, check_whole, local, missing_files
-from ....players.chat_template import check_ends
+from ....players.prompts import check_words
 from ....players.seeds import derive_seed
 from ....processes.terminal import visible
 from ....storage.checkpoints import config_file
@@ -100,7 +100,7 @@ def read_tokenizer(folder: Path) -> Any:
     """The tokenizer in a folder.
 
     Raises:
-        ValueError: transformers cannot read it, or its chat template does not end.
+        ValueError: transformers cannot read it, or there is none.
     """
     from transformers import AutoTokenizer
 
@@ -111,7 +111,7 @@ def read_tokenizer(folder: Path) -> Any:
         raise ValueError(
             f"{folder}: transformers reads no tokenizer there ({type(error).__name__}: {reason})"
         ) from error
-    check_ends(tokenizer, str(folder))
+    check_words(tokenizer, str(folder))
     return tokenizer
 
 
