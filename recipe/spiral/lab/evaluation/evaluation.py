@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -311,7 +312,7 @@ class Evaluation:
         ]
         more = {
             **exact.to_dict(),
-            "benchmarks": {name: [score.to_dict() for score in rows] for name, rows in scores.items()},
+            "benchmarks": {name: [asdict(score) for score in rows] for name, rows in scores.items()},
             "notes": notes,
         }
         actions = [*action_rows(self._tables, settings.exploitability.games, settings.exploitability.by)]

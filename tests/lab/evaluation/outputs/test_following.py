@@ -153,7 +153,6 @@ def test_a_second_start_knows_of_the_first(tmp_path: Path, training: Training) -
     follow(settings(tmp_path, policies=[entry]), first)
     training.remove(10)
     (tmp_path / "eval" / "step_000013").mkdir()  # was begun when it was killed
-    (tmp_path / "eval" / "step_000010-weights").mkdir()  # where an earlier version exported to
     training.save(20)
     second = Evaluations()
     text = follow(settings(tmp_path, policies=[entry]), second, show=told.append)
@@ -162,19 +161,6 @@ def test_a_second_start_knows_of_the_first(tmp_path: Path, training: Training) -
     entry["interval"] = 1
     follow(settings(tmp_path, policies=[entry]), Evaluations(), show=told.append)
     assert "step 13: its evaluation was begun, and the run has removed the checkpoint since" in told
-
-
-def test_results_that_cannot_be_read_are_named_and_left_out(tmp_path: Path, training: Training) -> None:
-    training.save(10, 20)
-    training.end()
-    follow(settings(tmp_path), Evaluations())
-    training.remove(10)
-    broken = tmp_path / "eval" / "step_000010" / "results.json"
-    told: list[str] = []
-    for text in ("{cut", "[]", '{"exploitability": 3}'):
-        broken.write_text(text)
-        assert "0.200" in follow(settings(tmp_path), Evaluations(), show=told.append)
-        assert any(str(broken) in line for line in told)
 
 
 def test_checkpoints_may_lie_elsewhere(tmp_path: Path, training: Training) -> None:

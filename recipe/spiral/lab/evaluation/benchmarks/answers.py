@@ -37,8 +37,8 @@ class Sample:
     seed: int
     digest: str
     text: str
-    tokens: int | None
-    truncated: bool | None
+    tokens: int
+    truncated: bool
 
     @classmethod
     def of(cls, question: Question, number: int, seed: int, reply: Reply) -> Sample:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean, variance
-from typing import Any
 
 from ....players.intervals import wilson
 from ...graders.grading import FAILURES, Grader, Verdict
@@ -19,7 +18,7 @@ from .answers import Sample
 
 @dataclass(frozen=True)
 class Rate:
-    """A mean over ``count`` things (NaN if there are none), with a 95% interval if one was estimated."""
+    """A mean over ``count`` things (0 if there are none), with a 95% interval if one was estimated."""
 
     value: float
     count: int
@@ -28,7 +27,7 @@ class Rate:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Rate:
-        return cls(sum(values) / len(values) if values else math.nan, len(values))
+        return cls(sum(values) / max(len(values), 1), len(values))
 
 
 #: A sample and the verdict on it.
@@ -46,14 +45,14 @@ class Score:
         avg: avg@k, the mean over questions of the share of right answers. Its count is questions.
         pass_at: k -> the probability that one of k answers is right. Counts are questions with at least k answers.
         maj: maj@k, the share of questions whose most frequent answer is right. Its count is questions.
-        truncated: the share of answers that the length limit ended. Its count is the answers of which this is known.
-        no_answer: the share of answers without a closed box. Counts are answers, here and below.
+        truncated: the share of answers that the length limit ended. Its counts are answers, here and below.
+        no_answer: the share of answers without a closed box.
         unreadable: the share of answers whose box holds nothing that can be judged.
         time_outs: the share of answers that took the grader too long. They count as wrong.
         crashes: the share of answers that crashed the grader. They count as wrong.
         comparisons_failed: the share of comparisons between wrong answers (for maj@k) that timed out or crashed. Such
             answers count as different.
-        tokens: the mean length of an answer. Its count is the answers of which this is known.
+        tokens: the mean length of an answer.
     """
 
     benchmark: str
@@ -69,10 +68,6 @@ class Score:
     crashes: Rate
     comparisons_failed: Rate
     tokens: Rate
-
-    def to_dict(self) -> dict[str, Any]:
-        """The score for JSON, with None for NaN."""
-        return _without_nan(asdict(self))
 
 
 def judge(questions: Sequence[Question], samples: Sequence[Sample], grader: Grader) -> tuple[list[Graded], list[Score]]:
@@ -114,13 +109,13 @@ def score(benchmark: str, graded: Sequence[Graded], compare: Callable[[str, str]
         avg=_avg(groups),
         pass_at={k: Rate.of([pass_at(len(group), sum(v.correct for v in group), k) for group in groups]) for k in ks},
         maj=Rate.of([float(majority(group, same)) for group in groups]),
-        truncated=Rate.of([float(sample.truncated) for sample in samples if sample.truncated is not None]),
+        truncated=Rate.of([float(sample.truncated) for sample in samples]),
         no_answer=share("no answer"),
         unreadable=share("unreadable"),
         time_outs=share("time-out"),
         crashes=share("crash"),
         comparisons_failed=Rate.of([float(reason in FAILURES) for reason in comparisons]),
-        tokens=Rate.of([float(sample.tokens) for sample in samples if sample.tokens is not None]),
+        tokens=Rate.of([float(sample.tokens) for sample in samples]),
     )
 
 
@@ -159,9 +154,3 @@ def _avg(groups: Sequence[Sequence[Verdict]]) -> Rate:
     effective = mean * (1 - mean) / squared_error if squared_error > 0 else 0.0 if mean in (0, 1) else math.inf
     size = min(max(effective, count), most)
     return Rate(mean, count, *wilson(mean * size, size))
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(name): _without_nan(inner) for name, inner in value.items()}
-    return None if isinstance(value, float) and math.isnan(value) else value

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
+from ..outputs.tables import aligned
 from .benchmark_metrics import Rate, Score
 from .catalog import CATALOG, PAPER, PAPER_AVERAGES
 
@@ -15,19 +15,16 @@ HEAD = (
 
 
 def table(scores: Sequence[Score], paper_model: str | None = None) -> str:
-    """Lines of Markdown: a row for each benchmark, their mean, and the paper's: of this model, or of all its models."""
+    """A row for each benchmark, their mean, and the paper's: of this model, or of all its models."""
     known = list(CATALOG)
     rows = [_row(score) for score in sorted(scores, key=lambda score: known.index(score.benchmark))]
-    lines = [_line(HEAD), _line(["---"] * len(HEAD)), *map(_line, rows)]
     mean, whole = average(scores), comparable(scores)
     note = "" if whole else ", not the paper's eight benchmarks with all their questions"
-    lines += ["", _line(["mean over benchmarks, avg@k", "%", "benchmarks"]), _line(["---"] * 3)]
-    lines.append(_line([f"this run{note}", _percent(mean), str(mean.count)]))
+    means = [["mean over benchmarks, avg@k", "%", "benchmarks"], [f"this run{note}", _percent(mean), str(mean.count)]]
     for model in [paper_model] if paper_model else PAPER_AVERAGES:
         for training, percent in PAPER_AVERAGES[model].items():
-            lines.append(_line([f"{PAPER}: {model}, {training}", f"{percent:.1f}", str(len(CATALOG))]))
-    lines += ["", _legend(scores)]
-    return "\n".join(lines)
+            means.append([f"{PAPER}: {model}, {training}", f"{percent:.1f}", str(len(CATALOG))])
+    return "\n\n".join([aligned([HEAD, *rows], left=1), aligned(means, left=1), _legend(scores)])
 
 
 def average(scores: Sequence[Score]) -> Rate:
@@ -59,7 +56,7 @@ def _row(score: Score) -> list[str]:
         _share(score.truncated),
         _share(score.no_answer),
         _share(failed),
-        "-" if not score.tokens.count else f"{score.tokens.value:.0f} ({score.tokens.count})",
+        f"{score.tokens.value:.0f} ({score.tokens.count})",
     ]
 
 
@@ -69,19 +66,15 @@ def _legend(scores: Sequence[Score]) -> str:
         "answers, with their number. Not graded: the grader timed out or crashed; such answers count as wrong. The "
         "paper's numbers are means over its eight benchmarks."
     )
-    compared = [score.comparisons_failed for score in scores if score.comparisons_failed.count]
+    compared = [score.comparisons_failed for score in scores]
     failed = sum(round(rate.value * rate.count) for rate in compared)
     total = sum(rate.count for rate in compared)
     return text + (f" For maj@k, {failed} of {total} comparisons of answers failed." if failed else "")
 
 
 def _percent(rate: Rate) -> str:
-    return "-" if math.isnan(rate.value) else f"{100 * rate.value:.1f}"
+    return f"{100 * rate.value:.1f}"
 
 
 def _share(rate: Rate) -> str:
-    return "-" if not rate.count else f"{100 * rate.value:.1f} % ({rate.count})"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return f"{100 * rate.value:.1f} % ({rate.count})"

@@ -6,7 +6,6 @@ game has ``sampling``. A question is launched under a key as games are, with a s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -102,4 +101,4 @@ def benchmark_metrics(scores: Sequence[Score]) -> dict[str, float]:
             f"{aux}/avg_low": row.avg.low,
             f"{aux}/avg_high": row.avg.high,
         }
-    return {name: value for name, value in metrics.items() if value is not None and not math.isnan(value)}
+    return {name: value for name, value in metrics.items() if value is not None}

@@ -10,10 +10,11 @@ import json
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from omegaconf import OmegaConf
 
@@ -43,22 +44,25 @@ def log_results(
     if (loggers is not None and not loggers) or not runs:
         return
     results = json.loads((folder / f"{RESULTS}.json").read_text(encoding="utf-8"))
-    done: dict[str, str] = {}
+    done: dict[str, dict[str, float]] = {}
     with suppress(OSError, ValueError):
         done = dict(json.loads((folder / LOGGED).read_text(encoding="utf-8")))
     for run, run_dir in runs.items():
         try:
             by_step = metrics_of(results, run)
-            new = {step: values for step, values in by_step.items() if done.get(f"{run} {step}") != _digest(values)}
+            new = {step: values for step, values in by_step.items() if done.get(f"{run} {step}") != values}
             trainer = OmegaConf.select(load_config(config_file(run_dir)), "trainer") or {}
             wanted = trainer.get("logger") if loggers is None else loggers
             named = [wanted] if isinstance(wanted, str) else wanted or []
             trackers = [str(name) for name in named if name != "console"]
             if not new or not trackers:
                 continue
-            with _environment(run_dir, whole or folder):
+            # In the run's folder, and as one run of theirs, however often the evaluation goes on.
+            number = hashlib.blake2b(f"{run_dir}\0{whole or folder}".encode(), digest_size=8).hexdigest()
+            variables = tracker_environment(run_dir, "evaluation") | one_run(number) | {"WANDB_SILENT": "true"}
+            with patch.dict(os.environ, variables):
                 _log(str(trainer.get("project_name")), f"{trainer.get('experiment_name')}-eval", trackers, new)
-            done |= {f"{run} {step}": _digest(values) for step, values in new.items()}
+            done |= {f"{run} {step}": values for step, values in new.items()}
             steps = ", ".join(map(str, sorted(new)))
             show(f"{run}: the results at step {steps} are in {', '.join(trackers)}, below eval/")
         except Exception as error:  # trackers raise anything, and the results are written
@@ -110,24 +114,3 @@ def _run_dir(policy: Policy) -> Path | None:
     """The folder of the run whose snapshot a policy is."""
     place = Path(str(policy.identity.get("path", "")))
     return next((folder for folder in (place, *place.parents[:3]) if config_file(folder).is_file()), None)
-
-
-def _digest(values: Mapping[str, Any]) -> str:
-    return hashlib.blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=8).hexdigest()
-
-
-@contextmanager
-def _environment(run_dir: Path, whole: Path) -> Iterator[None]:
-    """Within it trackers write into the run's folder. An evaluation is one run of theirs, however often it goes on."""
-    number = hashlib.blake2b(f"{run_dir}\0{whole}".encode(), digest_size=8).hexdigest()
-    variables = tracker_environment(run_dir, "evaluation") | one_run(number) | {"WANDB_SILENT": "true"}
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -6,7 +6,6 @@ is only read: the evaluation can use other devices, or another machine that sees
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from ....processes.launch import is_in_use
 from ....storage.checkpoints import config_file, folder_of, steps
-from ....storage.disk import write_whole
+from ....storage.disk import read_json, write_whole
 from ..settings import Refused, Settings
 from .points import points_of
 from .results import RESULTS
@@ -45,9 +44,8 @@ def follow(
     start, interval = (int(entry.pop(key, None) or 0) for key in ("start", "interval"))
     name, checkpoints = str(entry.get("name") or run_dir.name), folder_of(run_dir)
     # Checkpoints of an earlier start count for the interval, even if the run has removed them since.
-    names = (path.name[len(_STEP) :] for path in settings.eval_dir.glob(f"{_STEP}*"))
-    # An earlier version exported the checkpoints into step_<number>-weights.
-    begun, seen = {int(number) for number in names if number.isdigit()}, set[int]()
+    begun = {int(path.name.removeprefix(_STEP)) for path in settings.eval_dir.glob(f"{_STEP}*")}
+    seen: set[int] = set()
     while True:
         # In this order, so that the checkpoint that the run saves last is not missed.
         trained, there = is_in_use(run_dir), steps(checkpoints)
@@ -68,11 +66,11 @@ def follow(
                     raise
                 show(f"step {step}: the run has removed the checkpoint before it was read")
                 continue
-            show(curves(settings.eval_dir, name, show))
+            show(curves(settings.eval_dir, name))
         if not due:
             if not trained:
                 show(f"no process trains in {run_dir} (any more)")
-                return curves(settings.eval_dir, name, show)
+                return curves(settings.eval_dir, name)
             sleep(settings.follow)
 
 
@@ -100,14 +98,10 @@ def _wanted(numbers: Iterable[int], start: int, interval: int) -> Iterator[int]:
             yield step
 
 
-def curves(folder: Path, run: str, show: Callable[[str], None]) -> str:
+def curves(folder: Path, run: str) -> str:
     """Write ``curves.csv`` from the evaluations that are done; returns it as a table, without the minor measures."""
-    points = []
-    for file in sorted(folder.glob(f"{_STEP}*/{RESULTS}.json")):
-        try:
-            points += points_of(json.loads(file.read_text(encoding="utf-8")), run, games=lambda step: 0)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            show(f"{file}: cannot be read, and is left out ({type(error).__name__}); remove it to have it made again")
+    results = [read_json(file) for file in sorted(folder.glob(f"{_STEP}*/{RESULTS}.json"))]
+    points = [point for result in results for point in points_of(result, run, games=lambda step: 0)]
     if not points:
         return "no checkpoint has been measured yet"
     names = list(dict.fromkeys(name for point in points for name in point.measures))
