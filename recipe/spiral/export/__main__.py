@@ -43,7 +43,7 @@ def _parser() -> Arguments:
         description="Make a Hugging Face folder of a checkpoint, for transformers and vLLM. A checkpoint of LoRA "
         "becomes a PEFT adapter.",
     )
-    parser.add_argument("checkpoint", type=Path, help="a folder global_step_N, or a run's: its latest complete one")
+    parser.add_argument("checkpoint", type=Path, help="a folder global_step_N, or a run's: its latest one")
     parser.add_argument("target", type=Path, help="the folder to make")
     parser.add_argument("--step", type=within(int, 0), help="which step of the run's checkpoints")
     parser.add_argument("--dtype", choices=DTYPES, help="type of the weights; otherwise the checkpoint's")

@@ -40,7 +40,7 @@ def export(
     """Make the folder ``target``, completely or not at all; returns in a line what was done.
 
     Args:
-        checkpoint: a folder ``global_step_N``, or a run's folder, whose latest complete checkpoint is taken.
+        checkpoint: a folder ``global_step_N``, or a run's folder, whose latest checkpoint is taken.
         step: the step of the run's checkpoint to take.
         dtype: one of ``DTYPES``; None: the checkpoint's.
         merge: merge a LoRA adapter into its model.
