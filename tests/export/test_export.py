@@ -99,8 +99,7 @@ def test_one_rank(one_rank: Path, tmp_path: Path, kind: str, capsys: pytest.Capt
     assert main([str(one_rank / kind), str(out), "--verify"]) == 0
     assert_same(out, one_rank / kind / "model")
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0].startswith("KuhnPoker, temperature 0: ")
-    assert shown[-1].startswith(f"exported step {STEP}, verified: ") and shown[-1].endswith(str(out))
+    assert shown[0].startswith(f"exported step {STEP}, verified: ") and shown[0].endswith(str(out))
 
 
 @pytest.mark.e2e
@@ -186,13 +185,12 @@ def test_it_says_how_the_run_plays(one_rank: Path, tmp_path: Path) -> None:
     assert "path" not in (tmp_path / "out" / EXPORTED).read_text()
 
 
-def test_without_the_runs_config(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_the_runs_config(run: Path, tmp_path: Path) -> None:
     (run / "config.yaml").unlink()
     assert main([str(run), str(tmp_path / "out"), "--verify"]) == 0
     card = (tmp_path / "out" / "README.md").read_text()
     assert not (tmp_path / "out" / EXPORTED).exists()
     assert "| run | run |" in card and "| seed | 3 |" in card and "| games | KuhnPoker, TicTacToe |" in card
-    assert "no continuation" in capsys.readouterr().out
 
 
 def test_what_is_not_the_checkpoints_is_noticed(one_rank: Path, tmp_path: Path) -> None:
@@ -328,6 +326,7 @@ def test_an_adapter(one_rank: Path, tmp_path: Path, kind: str) -> None:
     everything = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
     assert set(targets) == ({"q_proj", "v_proj"} if kind == "lora_only" else everything)
     assert "library_name: peft" in (tmp_path / "out" / "README.md").read_text()
+    assert main([str(one_rank / kind), str(tmp_path / "half"), "--dtype", "bfloat16", "--verify"]) == 0
 
 
 def test_a_merged_adapter(one_rank: Path, tmp_path: Path) -> None:
@@ -601,7 +600,7 @@ def test_the_command(one_rank: Path, tmp_path: Path) -> None:
     command = ("-m", "recipe.spiral.export", str(one_rank / "untied"), str(tmp_path / "out"), "--verify")
     done = in_a_new_process(*command)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "" and len(done.stdout.splitlines()) == 2
+    assert done.stderr == "" and len(done.stdout.splitlines()) == 1
     again = in_a_new_process(*command)
     assert again.returncode == 2
     assert again.stderr.startswith("spiral: ") and len(again.stderr.splitlines()) == 1

@@ -7,7 +7,7 @@ read. The export needs neither verl nor a process group, only memory for the wei
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,7 +34,6 @@ def export(
     merge: bool = False,
     force: bool = False,
     verify: bool = False,
-    game: Sequence[str] = (),
     reference: bool = False,
 ) -> str:
     """Make the folder ``target``, completely or not at all; returns in a line what was done.
@@ -46,7 +45,6 @@ def export(
         merge: merge a LoRA adapter into its model.
         force: replace ``target`` if it exists.
         verify: load the result and compare every tensor.
-        game: the classes of games (``module:Class``) that ``verify`` may import.
         reference: take the checkpoint's reference policy instead of its policy.
 
     Raises:
@@ -67,10 +65,10 @@ def export(
         copy_texts(source.huggingface, new)
         write_settings(new, source)
         if adapter is not None and not merge:
-            what = write_adapter(new, source, weights, adapter, dtype, verify, game)
+            what = write_adapter(new, source, adapter, dtype, verify)
         else:
             model = whole_model(source.huggingface, weights) if adapter is None else adapter.merged(source, weights)
-            what = write_model(new, source, model, dtype, verify, game)
+            what = write_model(new, source, model, dtype, verify)
         if target.exists() and not force:
             target.rmdir()  # fails if something was put there meanwhile
     of = "the reference policy of " * reference
