@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.export.source import Source
 from recipe.spiral.export.weights import empty_model
-from recipe.spiral.export.writing import card, continuation, write_settings
+from recipe.spiral.export.writing import card, write_settings
 from recipe.spiral.games import outside
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.evaluation.outputs.evaluation_trackers import log_results
@@ -117,15 +117,12 @@ def test_the_audit_counts_a_folders_own_games_and_runs_none(place: Path, capsys:
     assert (place / RAN).exists()
 
 
-def test_export_evaluation_and_resuming_take_what_a_config_says_of_a_game_and_run_none(place: Path) -> None:
+def test_evaluation_and_resuming_take_what_a_config_says_of_a_game_and_run_none(place: Path) -> None:
     (place / "outputs" / "run" / "config.yaml").write_text(CONFIG)
     run = run_of(place / "outputs" / "run")
     assert run.by_game == {GAME: {"template": "qwen3"}}
     before = load_config(place / "outputs" / "run" / "config.yaml")  # as a start sees it that goes on from the run
     assert kept_settings(before)["games"] == f"[{{id: {GAME}, template: qwen3}}, KuhnPoker]"
-    source = Source(place, 1, 1, "run", OmegaConf.create({"games": [GAME], "prompt": {"template": "spiral_tiny"}}))
-    folder = embedded("tiny", games=["KuhnPoker"], template="chat")
-    assert continuation(None, folder, source).endswith(f"allow the game by --game {GAME}")
     assert not (place / RAN).exists()
 
 

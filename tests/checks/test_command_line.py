@@ -92,6 +92,11 @@ def test_an_evaluations_folder_is_written_whole(monkeypatch: pytest.MonkeyPatch)
         run(monkeypatch, "eval_dir=~/a", program="eval")
 
 
+def test_a_folder_that_cannot_be_made_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"^run_dir: .*n: cannot be used \(File name too long\); give another$"):
+        run(monkeypatch, f"run_dir={'n' * 300}")
+
+
 def test_a_sweep_works_from_any_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = run(monkeypatch, "-m", "+sweep=seeds", "+experiment=pool")
     assert is_sweep(jobs) and [config.seed for config, _ in jobs] == [0, 1, 2, 3, 4]

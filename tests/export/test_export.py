@@ -27,7 +27,6 @@ from recipe.spiral.export.exporting import Different, ExportError
 from recipe.spiral.export.source import HUGGINGFACE, Source
 from recipe.spiral.export.weights import join, whole_model
 from recipe.spiral.export.writing import verify_model
-from recipe.spiral.storage.cache import is_intact
 from recipe.spiral.storage.checkpoints import EXPORTED, TRACKER, BrokenCheckpoint
 from tests.made_checkpoints import STEP, on_a_rank
 from tests.ranks import run_ranks
@@ -100,8 +99,7 @@ def test_one_rank(one_rank: Path, tmp_path: Path, kind: str, capsys: pytest.Capt
     assert main([str(one_rank / kind), str(out), "--verify"]) == 0
     assert_same(out, one_rank / kind / "model")
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0].startswith("KuhnPoker, temperature 0: ")
-    assert shown[-1].startswith(f"exported step {STEP}, verified: ") and shown[-1].endswith(str(out))
+    assert shown[0].startswith(f"exported step {STEP}, verified: ") and shown[0].endswith(str(out))
 
 
 @pytest.mark.e2e
@@ -187,13 +185,12 @@ def test_it_says_how_the_run_plays(one_rank: Path, tmp_path: Path) -> None:
     assert "path" not in (tmp_path / "out" / EXPORTED).read_text()
 
 
-def test_without_the_runs_config(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_the_runs_config(run: Path, tmp_path: Path) -> None:
     (run / "config.yaml").unlink()
     assert main([str(run), str(tmp_path / "out"), "--verify"]) == 0
     card = (tmp_path / "out" / "README.md").read_text()
     assert not (tmp_path / "out" / EXPORTED).exists()
     assert "| run | run |" in card and "| seed | 3 |" in card and "| games | KuhnPoker, TicTacToe |" in card
-    assert "no continuation" in capsys.readouterr().out
 
 
 def test_what_is_not_the_checkpoints_is_noticed(one_rank: Path, tmp_path: Path) -> None:
@@ -329,6 +326,7 @@ def test_an_adapter(one_rank: Path, tmp_path: Path, kind: str) -> None:
     everything = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
     assert set(targets) == ({"q_proj", "v_proj"} if kind == "lora_only" else everything)
     assert "library_name: peft" in (tmp_path / "out" / "README.md").read_text()
+    assert main([str(one_rank / kind), str(tmp_path / "half"), "--dtype", "bfloat16", "--verify"]) == 0
 
 
 def test_a_merged_adapter(one_rank: Path, tmp_path: Path) -> None:
@@ -374,7 +372,7 @@ def test_layers_that_were_left_out_stay_left_out(one_rank: Path) -> None:
 # -- which checkpoint --------------------------------------------------------------------------------------------------
 
 
-def test_the_runs_latest_whole_checkpoint(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_runs_latest_checkpoint(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     newer, unfinished = (run / "checkpoints" / f"global_step_{step}" for step in (20, 30))
     shutil.copytree(checkpoint(run), newer)
     shutil.copytree(checkpoint(run), unfinished)
@@ -382,10 +380,10 @@ def test_the_runs_latest_whole_checkpoint(run: Path, tmp_path: Path, capsys: pyt
     assert Source.find(run).step == 20  # a save that ended names itself in the tracker
     assert Source.find(run, 30).step == 30
     (newer / "data.pt").unlink()
-    assert main([str(run), str(tmp_path / "out")]) == 0
-    shown = capsys.readouterr()
-    assert f"global_step_20 is not whole: taking global_step_{STEP}" in shown.err
-    assert shown.out.startswith(f"exported step {STEP}: ")
+    assert main([str(run), str(tmp_path / "out")]) == 2
+    assert f"checkpoint {newer} is not whole (1 rank(s)): missing data.pt" in capsys.readouterr().err
+    (run / "checkpoints" / TRACKER).unlink()
+    assert Source.find(run).step == 30
 
 
 def test_checkpoints_that_lie_elsewhere(run: Path, tmp_path: Path) -> None:
@@ -424,7 +422,7 @@ def test_no_checkpoint(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         ([str(tmp_path / "none")], "there is no such folder"),
         ([str(run), "--step", "8"], f"there are: {STEP}"),
         ([str(checkpoint(run)), "--step", "8"], "must be a checkpoint's folder, global_step_8"),
-        ([str(checkpoint(run) / "actor")], "neither a checkpoint"),
+        ([str(checkpoint(run) / "actor")], "there is no checkpoint (global_step_<n>); there are: none"),
     ):
         assert main([*arguments, str(tmp_path / "out")]) == 2
         assert message in capsys.readouterr().err
@@ -519,18 +517,14 @@ def test_a_damaged_shard(run: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_a_flipped_bit(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It may make a weight of 1e37, which torch reads without a word."""
-    older = checkpoint(run).with_name(f"global_step_{STEP - 1}")
-    shutil.copytree(checkpoint(run), older)
     shard = checkpoint(run) / SHARD
     flipped = bytearray(shard.read_bytes())
     flipped[len(flipped) // 2] ^= 64
     shard.write_bytes(flipped)
     assert main([str(run), str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
-    assert f"damaged: {SHARD}: restore it, or export {older}, which is whole" in error
+    assert f"damaged: {SHARD}: restore it, or export another one" in error
     assert error.count("\n") == 1 and not (tmp_path / "out").exists()
-    assert main([str(older), str(tmp_path / "out")]) == 0
-    assert is_intact(tmp_path / "out")
 
 
 @pytest.mark.parametrize("name", ["actor/huggingface/notes.json", "actor/huggingface/more", "spiral.json", SHARD])
@@ -606,7 +600,7 @@ def test_the_command(one_rank: Path, tmp_path: Path) -> None:
     command = ("-m", "recipe.spiral.export", str(one_rank / "untied"), str(tmp_path / "out"), "--verify")
     done = in_a_new_process(*command)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "" and len(done.stdout.splitlines()) == 2
+    assert done.stderr == "" and len(done.stdout.splitlines()) == 1
     again = in_a_new_process(*command)
     assert again.returncode == 2
     assert again.stderr.startswith("spiral: ") and len(again.stderr.splitlines()) == 1

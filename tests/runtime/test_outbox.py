@@ -21,7 +21,6 @@ class Queue(FakeQueue):
         super().__init__()
         self.calls: list[list[str]] = []
         self.fails = False
-        self.refuses = ""
 
     async def async_kv_batch_put(self, **kwargs: Any) -> Any:
         self.calls.append(kwargs["keys"])
@@ -29,8 +28,6 @@ class Queue(FakeQueue):
             await asyncio.sleep(0)
         if self.fails:
             raise RuntimeError("the queue is gone")
-        if self.refuses in kwargs["keys"]:
-            raise RuntimeError("refused")
         return self.kv_batch_put(**kwargs)
 
 
@@ -97,11 +94,3 @@ def test_whoever_put_it_hears_of_a_failure(queue: Queue) -> None:
     assert [str(error) for error in asyncio.run(put_each([row(0), row(1)]))] == ["the queue is gone"] * 2
     queue.fails = False
     assert asyncio.run(put_each([row(2)])) == [None]
-
-
-def test_what_the_queue_refuses_fails_nobody_else(queue: Queue) -> None:
-    queue.refuses = "uid0"
-    entries = [Entry("train", "uid0", {"status": "finished"}), row(1), Entry("val", "uid2", {"status": "finished"})]
-    refused, *taken = asyncio.run(put_each(entries))
-    assert str(refused) == "refused" and taken == [None, None]
-    assert set(queue.partitions["train"]) == {"row1"} and set(queue.partitions["val"]) == {"uid2"}

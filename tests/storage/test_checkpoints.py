@@ -185,13 +185,11 @@ def test_a_damaged_older_checkpoint_is_not_named(tmp_path: Path) -> None:
         "actor/extra_state_world_size_2_rank_1.pt",
     ],
 )
-@pytest.mark.parametrize("how", ["gone", "empty", "cut short", "twice"])
+@pytest.mark.parametrize("how", ["gone", "empty", "cut short"])
 def test_a_missing_part_is_named(tmp_path: Path, part: str, how: str) -> None:
     folder = save(tmp_path, 10, ranks=2)
     assert missing_parts(folder, 2) == []
-    whole = (folder / part).read_bytes()
-    torn = {"cut short": whole[:-1], "twice": whole[: len(whole) // 2] + whole}
-    (folder / part).write_bytes(torn.get(how, b""))
+    (folder / part).write_bytes((folder / part).read_bytes()[:-1] if how == "cut short" else b"")
     if how == "gone":
         (folder / part).unlink()
     assert missing_parts(folder, 2) == [part]
@@ -199,14 +197,6 @@ def test_a_missing_part_is_named(tmp_path: Path, part: str, how: str) -> None:
         BrokenCheckpoint, match=rf"global_step_10 is not whole \(2 rank\(s\)\): missing or cut short: {part}\. Restore"
     ):
         check_resumable(tmp_path, 2)
-
-
-def test_a_packed_archive_is_not_unpacked(tmp_path: Path) -> None:
-    """A few MiB may hold any number of GiB."""
-    folder = save(tmp_path, 3)
-    with zipfile.ZipFile(folder / "data.pt", "w", zipfile.ZIP_DEFLATED) as out:
-        out.writestr("archive/data/0", bytes(10**6))
-    assert missing_parts(folder, 1) == ["data.pt"]
 
 
 def test_a_reference_policy_is_whole_or_not_there(tmp_path: Path) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
-from transformers import AutoConfig
 from verl.workers.config.optimizer import FSDPOptimizerConfig
 
 from recipe.spiral.checks import ConfigError, check
@@ -254,33 +252,25 @@ def test_no_run_takes_the_checkpoints_of_another_for_its_own(tmp_path: Path) -> 
 
 
 def test_another_model_is_refused_with_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The one of before may be in another place now, but not of another size; and where it is, it is to be taken."""
-    sizes = {"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 99}
+    """The one of before may be in another place now; and where it is, it is to be taken."""
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first, second):
         folder.mkdir()
     folder = saved(tmp_path, f"{MODEL}.path={first}")
-    (folder / "actor/huggingface").mkdir()
-    (folder / "actor/huggingface/config.json").write_text(json.dumps(sizes))
     refused = f"{MODEL}.path={second}: cannot go on from {folder}, which was trained from {first}"
-    take = f"; take {MODEL}.path={first}, or"
 
-    def look(path: Any, **other: int) -> None:
-        check_same_model(config(tmp_path, f"{MODEL}.path={path}"), AutoConfig.for_model(**sizes | other))
+    def look(path: Any) -> None:
+        check_same_model(config(tmp_path, f"{MODEL}.path={path}"))
 
     look(first)
     (tmp_path / "link").symlink_to(first)
     look(tmp_path / "link")
-    with pytest.raises(ConfigError, match=rf"^{refused}, with hidden_size=64; this one has 128{take} another run_dir$"):
-        look(second, hidden_size=128)
-    with pytest.raises(ConfigError, match=rf"^{refused}{take} another run_dir$"):
+    with pytest.raises(ConfigError, match=rf"^{refused}; take {MODEL}.path={first}, or another run_dir$"):
         look(second)
     assert capsys.readouterr().err == ""
     first.rmdir()
     look(second)
     assert f"was trained from, {first}, is not here; it must be the same" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match=r"with num_hidden_layers=2; this one has 3"):
-        look(second, num_hidden_layers=3)
     saved_of_hub = settings_before(config(tmp_path), folder) | {f"{MODEL}.path": "a/b"}
     write_state(folder, made_state(10, settings=saved_of_hub))
     with pytest.raises(ConfigError, match=r"which was trained from a/b; take"):
@@ -288,4 +278,4 @@ def test_another_model_is_refused_with_both(tmp_path: Path, capsys: pytest.Captu
     look("a/b")
     look(second)
     (folder.parent / TRACKER).unlink()
-    look("a/c", hidden_size=128)
+    look("a/c")

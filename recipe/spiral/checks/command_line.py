@@ -40,9 +40,6 @@ from .settle import idle, settle
 #: A config, and Hydra's own node that belongs to it.
 Job = tuple[DictConfig, DictConfig]
 
-#: Of a run's folder: what are folders, and how names of files end.
-_FOLDERS = (".hydra", "games", "benchmarks", "checkpoints", "pool")
-_FILES = (".jsonl", ".json", ".yaml", ".log", ".txt", ".lock", ".sqlite", ".gz")
 #: Settings of folders that a start writes.
 _WRITTEN = ("run_dir", "eval_dir", "trainer.default_local_dir", "hydra.sweep.dir")
 #: Without Hydra's own notes and folders, which a dry run does not make.
@@ -60,16 +57,6 @@ def _check_whole(setting: str, folder: object) -> None:
     """Hydra, verl and Ray would make a folder of the name ~."""
     why = "~ is not expanded; write the whole path, or ${oc.env:HOME} in its place"
     require(not str(folder).startswith("~"), f"{setting}={folder}: {why}")
-
-
-def _check_plain(run_dir: Path) -> None:
-    """Refuse a folder with links or pipes where a start, and Hydra before it, writes: a stranger's lead anywhere."""
-    for folder in filter(Path.is_dir, (run_dir, run_dir / ".hydra", run_dir / "games", run_dir / "benchmarks")):
-        for entry in os.scandir(folder):
-            is_file, name = entry.is_file(follow_symlinks=False), entry.name
-            is_folder = entry.is_dir(follow_symlinks=name == "checkpoints")
-            if not (is_file and name not in _FOLDERS) and not (is_folder and not name.endswith(_FILES)):
-                raise ConfigError(f"{entry.path}: is a link, a pipe or not what a run has there; give another folder")
 
 
 def compose(program: str) -> list[Job]:
@@ -129,8 +116,6 @@ def compose(program: str) -> list[Job]:
             for name, _, folder in (argument.lstrip("+").partition("=") for argument in given):
                 if name in _WRITTEN:
                     _check_whole(name, folder.strip("'\""))
-                if name in ("run_dir", "eval_dir"):
-                    _check_plain(Path(folder.strip("'\"")))
             hydra.main(config_path=str(CONFIG), config_name=program, version_base=None)(collect)()
         except (HydraException, OmegaConfBaseException, YAMLError, RecursionError, ValueError) as error:
             raise ConfigError(_in_a_line(error, names)) from error

@@ -27,11 +27,16 @@ from ..processes.attention import FLASH, PACKED, TORCHS
 from ..processes.terminal import note
 from ..rollouts.schedule import GameShare, parse_games, plays_games
 from .errors import ConfigError, refusals, require, written
-from .resumption import SIZES, check_same_model
+from .resumption import check_same_model
 from .verls import has_critic
 
 #: The number of random games that are played to measure their prompts.
 PLAYOUTS = 5
+#: What of a model's config decides the sizes of its weights.
+_SIZES = (
+    *("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    *("num_key_value_heads", "head_dim", "num_experts", "num_local_experts", "moe_intermediate_size"),
+)
 #: Settings of models that are folders, a file that each has, and what it is.
 _FOLDERS = (
     ("actor_rollout_ref.model.path", "config.json", "Hugging Face model"),
@@ -101,7 +106,7 @@ def _form(config: DictConfig, part: str) -> Any:
     whole = _loaded(AutoConfig, config, part, "config")
     _overrides_fit(config, config[part].model.override_config, whole, f"{part}.model.override_config")
     form = whole.get_text_config()
-    check_same_model(config, form, part)
+    check_same_model(config, part)
     _adapter_fits(config, form, part)
     return form
 
@@ -122,7 +127,7 @@ def _overrides_fit(config: DictConfig, given: Mapping[str, Any], form: Any, plac
         else:
             near = "".join(f"; did you mean {name}?" for name in get_close_matches(key, form.to_dict(), n=1))
             require(hasattr(form, key), f"{setting}: the config of this model has no {key}{near}")
-            fits = not isinstance(value, Mapping) and (key not in SIZES or value == own)
+            fits = not isinstance(value, Mapping) and (key not in _SIZES or value == own)
             require(fits, f"{setting}: the model has {own}; leave this out, or change the config.json of a copy of it")
 
 

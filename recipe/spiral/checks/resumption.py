@@ -40,11 +40,6 @@ from .verls import has_critic
 CONTENTS = ("model", "optimizer", "extra")
 #: What a start makes by itself, each time.
 _MADE = {"run_dir", "actor_rollout_ref.rollout.agent.agent_loop_config_path"}
-#: What of a model's config decides the sizes of its weights.
-SIZES = (
-    *("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
-    *("num_key_value_heads", "head_dim", "num_experts", "num_local_experts", "moe_intermediate_size"),
-)
 
 
 def _saved(config: DictConfig) -> None:
@@ -152,9 +147,9 @@ def followed(config: DictConfig) -> list[str]:
     ]
 
 
-def check_same_model(config: DictConfig, form: Any, part: str = "actor_rollout_ref") -> None:
-    """Refuse another model than the one that the checkpoint was trained from; ``form`` is the config of this one. The
-    weights are the checkpoint's: beside them the model would count as a reference, as LoRA's base, or in a pool only.
+def check_same_model(config: DictConfig, part: str = "actor_rollout_ref") -> None:
+    """Refuse another model than the one that the checkpoint was trained from. The weights are the checkpoint's: beside
+    them the model would count as a reference, as LoRA's base, or in a pool only.
 
     Where the one of before is not here any more, it may be the same in another place: then there is a note.
     """
@@ -162,25 +157,15 @@ def check_same_model(config: DictConfig, form: Any, part: str = "actor_rollout_r
         return
     setting = f"{part}.model.path"
     now, was = str(OmegaConf.select(config, setting)), settings_before(config, checkpoint).get(setting)
-    refused = f"{setting}={now}: cannot go on from {checkpoint}, which was trained from "
-    instead = f"; take {setting}={was}, or {_anew(config)}"
-    folder = checkpoint / ("critic" if part == "critic" else "actor") / "huggingface"
-    try:
-        saved = read_json(folder / "config.json")
-        saved = dict(saved.get("text_config", saved))
-    except (OSError, ValueError, TypeError):
-        saved = {}
-    for name in SIZES:
-        before, size = saved.get(name), getattr(form, name, None)
-        require(
-            before is None or size is None or before == size,
-            f"{refused}{was or 'another'}, with {name}={before}; this one has {size}{instead}",
-        )
     here, there = Path(now).expanduser(), Path(str(was))
     if was is None or was == now or (here.is_dir() and there.is_dir() and here.samefile(there)):
         return
     of_the_hub = not was.startswith(("/", ".", "~"))
-    require(not (there.is_dir() or (of_the_hub and not here.is_dir())), f"{refused}{was}{instead}")
+    require(
+        not (there.is_dir() or (of_the_hub and not here.is_dir())),
+        f"{setting}={now}: cannot go on from {checkpoint}, which was trained from {was}; take {setting}={was}, or "
+        f"{_anew(config)}",
+    )
     note(f"{setting}={now}: the model that {checkpoint} was trained from, {was}, is not here; it must be the same")
 
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..processes.arguments import NAMED, Arguments, own_game, run_program, within
+from ..processes.arguments import Arguments, run_program, within
 from ..processes.terminal import fail, show_traceback, visible
 from ..storage.checkpoints import BrokenCheckpoint
 from .exporting import Different, ExportError, export
@@ -18,9 +18,7 @@ from .weights import DTYPES
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Export; returns the exit status: 0, 1 (failed) or 2 (refused)."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    parser.refuse_idle(options, game="verify")
+    options = _parser().parse_args(arguments)
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
@@ -43,19 +41,14 @@ def _parser() -> Arguments:
         description="Make a Hugging Face folder of a checkpoint, for transformers and vLLM. A checkpoint of LoRA "
         "becomes a PEFT adapter.",
     )
-    parser.add_argument("checkpoint", type=Path, help="a folder global_step_N, or a run's: its latest complete one")
+    parser.add_argument("checkpoint", type=Path, help="a folder global_step_N, or a run's: its latest one")
     parser.add_argument("target", type=Path, help="the folder to make")
     parser.add_argument("--step", type=within(int, 0), help="which step of the run's checkpoints")
     parser.add_argument("--dtype", choices=DTYPES, help="type of the weights; otherwise the checkpoint's")
     parser.add_argument("--merge", action="store_true", help="LoRA: the whole model, with the adapter merged into it")
     parser.add_argument("--reference", action="store_true", help="the reference policy instead (ref_update_freq)")
     parser.add_argument("--force", action="store_true", help="replace TARGET if it is there")
-    parser.add_argument(
-        "--verify", action="store_true", help="load the result, compare every tensor, and let it answer one prompt"
-    )
-    parser.add_argument(
-        "--game", type=own_game, metavar="module:Class", action="append", default=[], help=f"--verify: {NAMED}"
-    )
+    parser.add_argument("--verify", action="store_true", help="load the result, and compare every tensor")
     return parser
 
 

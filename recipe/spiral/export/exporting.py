@@ -7,8 +7,6 @@ read. The export needs neither verl nor a process group, only memory for the wei
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -34,19 +32,17 @@ def export(
     merge: bool = False,
     force: bool = False,
     verify: bool = False,
-    game: Sequence[str] = (),
     reference: bool = False,
 ) -> str:
     """Make the folder ``target``, completely or not at all; returns in a line what was done.
 
     Args:
-        checkpoint: a folder ``global_step_N``, or a run's folder, whose latest complete checkpoint is taken.
+        checkpoint: a folder ``global_step_N``, or a run's folder, whose latest checkpoint is taken.
         step: the step of the run's checkpoint to take.
         dtype: one of ``DTYPES``; None: the checkpoint's.
         merge: merge a LoRA adapter into its model.
         force: replace ``target`` if it exists.
         verify: load the result and compare every tensor.
-        game: the classes of games (``module:Class``) that ``verify`` may import.
         reference: take the checkpoint's reference policy instead of its policy.
 
     Raises:
@@ -63,24 +59,18 @@ def export(
     adapter = Adapter.of(weights, source)
     if merge and adapter is None:
         raise ExportError(f"--merge: {source.folder} holds no LoRA weights; leave it out")
-    with _errors_of_writing(target), whole_folder(target, *_MODEL) as new:
-        copy_texts(source.huggingface, new)
-        write_settings(new, source)
-        if adapter is not None and not merge:
-            what = write_adapter(new, source, weights, adapter, dtype, verify, game)
-        else:
-            model = whole_model(source.huggingface, weights) if adapter is None else adapter.merged(source, weights)
-            what = write_model(new, source, model, dtype, verify, game)
-        if target.exists() and not force:
-            target.rmdir()  # fails if something was put there meanwhile
+    try:
+        with whole_folder(target, *_MODEL) as new:
+            copy_texts(source.huggingface, new)
+            write_settings(new, source)
+            if adapter is not None and not merge:
+                what = write_adapter(new, source, adapter, dtype, verify)
+            else:
+                model = whole_model(source.huggingface, weights) if adapter is None else adapter.merged(source, weights)
+                what = write_model(new, source, model, dtype, verify)
+            if target.exists() and not force:
+                target.rmdir()  # fails if something was put there meanwhile
+    except SafetensorError as error:  # its own, where a disk is full
+        raise OSError(f"{target}: {error}") from error
     of = "the reference policy of " * reference
     return f"exported {of}step {source.step}{', verified' * verify}: {what}: {target}"
-
-
-@contextmanager
-def _errors_of_writing(target: Path) -> Iterator[None]:
-    """safetensors has an error of its own where a disk is full."""
-    try:
-        yield
-    except SafetensorError as error:
-        raise OSError(f"{target}: {error}") from error

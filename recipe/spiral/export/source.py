@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,8 +57,8 @@ class Source:
 
     @classmethod
     def find(cls, path: Path, step: int | None = None, reference: bool = False) -> Source:
-        """The checkpoint at ``path``, or the latest complete checkpoint of the run there. Raises ExportError: there is
-        none; BrokenCheckpoint: parts of it are missing."""
+        """The checkpoint at ``path``, or the latest one of the run there. Raises ExportError: there is none;
+        BrokenCheckpoint: parts of it are missing."""
         path = path.expanduser().resolve()
         if not path.is_dir():
             raise ExportError(f"{path}: there is no such folder")
@@ -88,7 +87,7 @@ class Source:
 
         Raises:
             ExportError: a link would put a file into the export that is no part of the checkpoint.
-            BrokenCheckpoint: weights are damaged; the message names an older checkpoint that can be exported.
+            BrokenCheckpoint: weights are damaged.
         """
         own, read = self.folder.resolve(), _READ_REFERENCE if self.reference else _READ
         parts = ("actor", REFERENCE) if self.reference else ("actor",)
@@ -96,12 +95,10 @@ class Source:
         for file in (self.folder / STATE_FILE, *files):
             if not file.resolve().is_relative_to(own):
                 raise ExportError(f"{file}: is a link out of the checkpoint; put the file itself there, or remove it")
-        if not (broken := changed(self.folder, read)):
-            return
-        older = [self.folder.with_name(f"global_step_{s}") for s in steps(self.folder.parent) if s < self.step]
-        whole = next((f for f in reversed(older) if not (_missing(f) or changed(f, read))), None)
-        instead = "" if whole is None else f", or export {whole}, which is whole"
-        raise BrokenCheckpoint(f"checkpoint {self.folder}: damaged: {', '.join(broken)}: restore it{instead}")
+        if broken := changed(self.folder, read):
+            raise BrokenCheckpoint(
+                f"checkpoint {self.folder}: damaged: {', '.join(broken)}: restore it, or export another one"
+            )
 
     @property
     def huggingface(self) -> Path:
@@ -128,25 +125,17 @@ class Source:
 
 
 def _of_run(run: Path, step: int | None) -> Path:
+    """The folder of a run's checkpoint: of ``step``, or else of the latest."""
     checkpoints = folder if (folder := folder_of(run)).is_dir() else run
-    if step is not None:
-        folder = checkpoints / f"global_step_{step}"
-        if not folder.is_dir():
-            known = ", ".join(map(str, steps(checkpoints))) or "none"
-            raise ExportError(
-                f"--step {step}: there is no checkpoint of that step in {checkpoints}; there are: {known}"
-            )
-        return folder
-    named = latest(checkpoints)
-    # An interrupted save leaves a later checkpoint, which may hold half a file.
-    saved = [s for s in steps(checkpoints) if named is None or s <= named]
-    if not saved:
-        raise ExportError(f"{run}: neither a checkpoint (global_step_<n>) nor a run with checkpoints")
-    folders = [checkpoints / f"global_step_{s}" for s in reversed(saved)]
-    whole = next((folder for folder in folders if not _missing(folder)), folders[0])
-    if whole != folders[0]:
-        print(f"{folders[0].name} is not whole: taking {whole.name}", file=sys.stderr)
-    return whole
+    known = steps(checkpoints)
+    number = latest(checkpoints) if step is None else step
+    if number is None:  # no tracker names one
+        number = max(known, default=None)
+    if number not in known:
+        of_step = "" if number is None else f" of step {number}"
+        there = ", ".join(map(str, known)) or "none"
+        raise ExportError(f"{checkpoints}: there is no checkpoint (global_step_<n>){of_step}; there are: {there}")
+    return checkpoints / f"global_step_{number}"
 
 
 def _missing(folder: Path) -> list[str]:

@@ -4,7 +4,7 @@ read what the checkpoint holds."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ from ..processes.terminal import visible
 from ..storage.checkpoints import EXPORTED, read_state
 from ..storage.disk import unwritable
 from ..storage.manifest import MANIFEST, TEXTS
-from .lora import Adapter, adapter_weights, base_model
+from .lora import Adapter, adapter_weights
 from .source import ExportError, Source
-from .weights import DTYPES, Weights, check_finite, empty_model
+from .weights import DTYPES, check_finite, empty_model
 
 #: Of a model's texts: what is written anew. For the config of an adapter transformers would load another base model.
 _NOT_COPIED = ("/config.json", "/adapter_config.json", ".index.json", f"/{MANIFEST}")
@@ -40,8 +40,6 @@ _LOADING = {
         'model = PeftModel.from_pretrained(base_model, "FOLDER")',
     ),
 }
-#: The length in tokens of the continuation that ``--verify`` shows.
-_NEW_TOKENS = 64
 
 
 class Different(RuntimeError):
@@ -79,9 +77,7 @@ def write_settings(new: Path, source: Source) -> None:
         OmegaConf.save(settings, new / EXPORTED)
 
 
-def write_model(
-    new: Path, source: Source, model: Any, dtype: str | None, verify: bool, named: Sequence[str] = ()
-) -> str:
+def write_model(new: Path, source: Source, model: Any, dtype: str | None, verify: bool) -> str:
     """Write a whole model into a folder with its texts; returns a description in a few words."""
     if dtype is not None:
         model.to(DTYPES[dtype])
@@ -94,19 +90,11 @@ def write_model(
     what = f"{model.num_parameters():,} parameters, {_name(model.dtype)}"
     (new / "README.md").write_text(card(source, what, is_adapter=False), encoding="utf-8")
     if verify:
-        print(visible(continuation(verify_model(new, model), new, source, named)))
+        verify_model(new, model)
     return what
 
 
-def write_adapter(
-    new: Path,
-    source: Source,
-    weights: Weights,
-    adapter: Adapter,
-    dtype: str | None,
-    verify: bool,
-    named: Sequence[str] = (),
-) -> str:
+def write_adapter(new: Path, source: Source, adapter: Adapter, dtype: str | None, verify: bool) -> str:
     """Write an adapter into a folder with the tokenizer; returns a description in a few words."""
     from safetensors.torch import save_file
 
@@ -121,9 +109,7 @@ def write_adapter(
     what = f"LoRA of rank {adapter.config.r}, {size:,} parameters, {_name(kind)}"
     (new / "README.md").write_text(card(source, what, is_adapter=True), encoding="utf-8")
     if verify:
-        model = verify_adapter(new, adapter, source, weights)
-        shown = "no base model here" if model is None else continuation(model, new, source, named)
-        print(visible(shown))
+        verify_adapter(new, adapter, source)
     return what
 
 
@@ -168,27 +154,24 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def verify_model(folder: Path, model: Any) -> Any:
-    """The model as transformers reads it from ``folder``. Raises Different: a weight is not that of ``model``."""
+def verify_model(folder: Path, model: Any) -> None:
+    """Let transformers read ``folder``. Raises Different: a weight is not that of ``model``."""
     from transformers import AutoModelForCausalLM
 
     loaded, report = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, trust_remote_code=False)
     if wrong := [f"{kind}: {names}" for kind, names in report.items() if names]:
         raise Different(f"transformers does not read it as it is: {'; '.join(wrong)}")
     _same(loaded.state_dict(), model.state_dict())
-    return loaded
 
 
-def verify_adapter(folder: Path, adapter: Adapter, source: Source, weights: Weights) -> Any | None:
-    """The model with the adapter as PEFT reads it from ``folder``; None if the checkpoint holds no base model. Raises
-    Different: the adapter is not what the checkpoint holds."""
+def verify_adapter(folder: Path, adapter: Adapter, source: Source) -> None:
+    """Let PEFT read ``folder``. Raises Different: the adapter is not what the checkpoint holds."""
     import peft
 
-    base = base_model(source, weights)
-    some = base if base is not None else empty_model(source.huggingface).to_empty(device="cpu")
-    model = peft.PeftModel.from_pretrained(some, folder, autocast_adapter_dtype=False)
-    _same(adapter_weights(model), adapter.weights)
-    return model if base is not None else None
+    # PEFT gives an adapter the type of the model that it is loaded for
+    kind = next(iter(adapter.weights.values())).dtype
+    some = empty_model(source.huggingface).to(kind).to_empty(device="cpu")
+    _same(adapter_weights(peft.PeftModel.from_pretrained(some, folder, autocast_adapter_dtype=False)), adapter.weights)
 
 
 def _same(loaded: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> None:
@@ -197,28 +180,3 @@ def _same(loaded: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tenso
     for name, weight in expected.items():
         if loaded[name].dtype != weight.dtype or not torch.equal(loaded[name], weight):
             raise Different(f"{name} is not what the checkpoint holds")
-
-
-def continuation(model: Any, folder: Path, source: Source, named: Sequence[str] = ()) -> str:
-    """The answer to the first position of the run's first game, at temperature 0. ``named``: of ``make_named``."""
-    from transformers import AutoTokenizer
-
-    from ..games.registry import make_named
-    from ..players.prompts import get_template
-
-    template, games = source.setting("prompt.template"), source.games()
-    if template is None or not games:
-        return "no continuation: the run's config names no prompt template"
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    try:
-        game = make_named(games[0], 0, named)
-        kwargs = source.setting("data.apply_chat_template_kwargs") or {}
-        prompt = get_template(template).encode(tokenizer, game.observation(game.current_player), **kwargs)
-        ids = torch.tensor([prompt])
-        with torch.inference_mode():
-            answer = model.generate(
-                input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=_NEW_TOKENS
-            )[0, len(prompt) :]
-    except (ValueError, TypeError, ImportError) as error:
-        return f"no continuation: {error}"
-    return f"{games[0]}, temperature 0: {tokenizer.decode(answer)!r}"

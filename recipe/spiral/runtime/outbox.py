@@ -17,56 +17,45 @@ from ..rollouts import channel
 from ..rollouts.channel import Entry
 from .packed_storage import columns
 
-#: What TransferQueue said of entries that it did not take, by their ``id``.
-Failures = dict[int, Exception]
-
 
 class Outbox:
     """Entries on their way, of one event loop."""
 
     def __init__(self) -> None:
         self._waiting: list[Entry] = []
-        self._next: asyncio.Task[Failures] | None = None
-        self._under_way: asyncio.Task[Failures] | None = None
+        self._next: asyncio.Task[None] | None = None
+        self._under_way: asyncio.Task[None] | None = None
 
     async def put(self, entries: Iterable[Entry]) -> None:
-        """Hand over entries, and return when TransferQueue has all of them, or raise its error about one of them."""
-        handed = [*entries]
-        self._waiting.extend(handed)
+        """Hand over entries, and return when TransferQueue has all of them. What it says against one of them is raised
+        for all that go together."""
+        self._waiting.extend(entries)
         if self._next is None:
             self._next = asyncio.create_task(self._send_next(self._under_way))
-        failures = await asyncio.shield(self._next)
-        for entry in handed:
-            if error := failures.get(id(entry)):
-                raise error
+        await asyncio.shield(self._next)
 
-    async def _send_next(self, before: asyncio.Task[Failures] | None) -> Failures:
+    async def _send_next(self, before: asyncio.Task[None] | None) -> None:
         if before is not None and not before.done():
             await asyncio.wait([before])
         await asyncio.sleep(0)  # let all who are ready now put theirs as well
         self._under_way, self._next = self._next, None
         together, self._waiting = self._waiting, []
-        return await _send(together)
+        await _send(together)
 
 
-async def _send(entries: Iterable[Entry]) -> Failures:
-    """One call for all entries of a partition that have the same fields; each may fail by itself."""
+async def _send(entries: Iterable[Entry]) -> None:
+    """One call for all entries of a partition that have the same fields."""
     alike: dict[tuple[str, tuple[str, ...] | None], list[Entry]] = defaultdict(list)
     for entry in entries:
         alike[entry.partition, tuple(entry.fields) if entry.fields is not None else None].append(entry)
-    failures: Failures = {}
     for (partition, names), group in alike.items():
         fields = [entry.fields for entry in group if entry.fields is not None]
-        try:
-            await tq.async_kv_batch_put(
-                keys=[entry.key for entry in group],
-                partition_id=partition,
-                fields=None if names is None else columns(fields),
-                tags=[dict(entry.tag) for entry in group],
-            )
-        except Exception as error:
-            failures.update((id(entry), error) for entry in group)
-    return failures
+        await tq.async_kv_batch_put(
+            keys=[entry.key for entry in group],
+            partition_id=partition,
+            fields=None if names is None else columns(fields),
+            tags=[dict(entry.tag) for entry in group],
+        )
 
 
 _outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDictionary()

@@ -157,27 +157,16 @@ def says(folder: Path, what: str) -> bool:
 
 
 def torn(folder: Path) -> list[str]:
-    """The files in a checkpoint that are empty or cut short; with its state, whatever cannot be read.
+    """The files in a checkpoint that are empty or cut short; with its state, if that cannot be read.
 
     torch's files are zip archives, whose directory comes last, so a truncated file has none.
     """
-    files = sorted([*folder.glob("*.pt"), *folder.glob("*/*.pt"), *folder.glob(STATE_FILE)])
-    return [str(file.relative_to(folder)) for file in files if not _readable(file)]
-
-
-def _readable(file: Path) -> bool:
+    files = [file for file in (*folder.glob("*.pt"), *folder.glob("*/*.pt")) if not zipfile.is_zipfile(file)]
     try:
-        if file.name == STATE_FILE:
-            read_state(file.parent)
-            return True
-        with zipfile.ZipFile(file) as archive:
-            # Python reads an archive with something before it, and torch does not. torch never packs, and a packed part
-            # may have any length.
-            parts = archive.infolist()
-            plain = all(part.compress_type == zipfile.ZIP_STORED for part in parts)
-            return plain and min((part.header_offset for part in parts), default=-1) == 0
-    except Exception:  # a damaged archive may raise anything
-        return False
+        read_state(folder)
+    except BrokenCheckpoint:
+        files.append(folder / STATE_FILE)
+    return sorted(str(file.relative_to(folder)) for file in files)
 
 
 def seal(folder: Path) -> None:

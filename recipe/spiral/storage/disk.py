@@ -17,13 +17,6 @@ _FULL = re.compile(
     r"No space left on device|Disk quota exceeded|PytorchStreamWriter failed writing|unexpected pos \d+ vs|"
     r"iostream error|file write failed"
 )
-#: Errors of a hard link after which a copy may still succeed: another disk, another owner, no links on this system.
-_NO_LINK = {
-    *(errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK),
-    *(errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL),
-}
-
-
 #: The environment variable by which a user takes a folder in which files cannot be locked.
 WITHOUT_LOCKS = "SPIRAL_WITHOUT_LOCKS"
 
@@ -130,13 +123,11 @@ def link_or_copy(source: Path, target: Path) -> int:
     try:
         os.link(source.resolve(), target)
         return 0
-    except OSError as error:
-        if error.errno not in _NO_LINK:
-            raise
-    with target.open("xb") as out, source.open("rb") as original:
-        shutil.copyfileobj(original, out)
-    shutil.copystat(source, target)
-    return 1
+    except OSError:  # another disk, another owner, no links on this system; or what a copy fails by as well
+        with target.open("xb") as out, source.open("rb") as original:
+            shutil.copyfileobj(original, out)
+        shutil.copystat(source, target)
+        return 1
 
 
 def put_in_place(new: Path, target: Path) -> None:

@@ -10,24 +10,25 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from .disk import LineFile, write_whole
 
 METRICS = "metrics.jsonl"
-#: What JSON has besides numbers and null.
-_NO_NUMBERS = (str, list, dict)
 
 
-@dataclass(frozen=True)
-class Logged:
+class Logged(msgspec.Struct, frozen=True):
     """A line of the file."""
 
     step: int
     time: float
     metrics: dict[str, float | None]
+
+
+_decode = msgspec.json.Decoder(Logged).decode
 
 
 class MetricsFile:
@@ -39,7 +40,8 @@ class MetricsFile:
 
     def log(self, data: Mapping[str, Any], step: int) -> None:
         """Append what was measured at a step. What is no number is left out."""
-        metrics = {name: _finite(number) for name, value in data.items() if (number := _number(value)) is not None}
+        numbers = {name: number for name, value in data.items() if (number := _number(value)) is not None}
+        metrics = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
         self._lines.append(json.dumps({"step": step, "time": round(self._clock(), 3), "metrics": metrics}))
 
     def validated(self, step: int) -> bool:
@@ -58,7 +60,7 @@ class MetricsFile:
 
 def read_metrics(file: Path, start: int = 0) -> Iterator[tuple[Logged, int]]:
     """What was logged, from byte ``start`` on, each with the byte after it. A line that is torn, or still being
-    written, or of another form is passed over, and so is a metric that is no number."""
+    written, or of another form is passed over."""
     if not file.is_file():
         return
     with file.open("rb") as lines:
@@ -71,17 +73,9 @@ def read_metrics(file: Path, start: int = 0) -> Iterator[tuple[Logged, int]]:
 
 def _parse(line: bytes) -> Logged | None:
     try:
-        data = json.loads(line)
-        metrics = {
-            name: _finite(value) for name, value in data["metrics"].items() if not isinstance(value, _NO_NUMBERS)
-        }
-        return Logged(int(data["step"]), float(data["time"]), metrics)
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return _decode(line)
+    except ValueError:
         return None
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _number(value: Any) -> float | None:

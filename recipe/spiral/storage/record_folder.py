@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ..players.records import GameRecord, to_line
-from .record_writer import AFTER, BEFORE, COUNT, HEADER, RecordWriter, digest
+from .record_writer import AFTER, BEFORE, RecordWriter, digest
 
 _decode = msgspec.json.Decoder(GameRecord).decode
 
@@ -25,8 +25,8 @@ class RecordFolder(RecordWriter):
     """A run's game records, which are read as they are asked for."""
 
     def count(self, split: str, steps: Iterable[int] | None = None) -> int:
-        """How many games steps have, discarded ones included, without reading them; None: all steps."""
-        return sum(count(self.file(split, step)) for step in (self.steps(split) if steps is None else steps))
+        """How many games steps have, discarded ones included; None: all steps."""
+        return sum(1 for step in (self.steps(split) if steps is None else steps) for _ in self.lines(split, step))
 
     def lines(self, split: str, step: int) -> Iterator[bytes]:
         """A step's lines, for ``parse``. Raises Torn: the file is damaged; the lines before were given."""
@@ -67,15 +67,6 @@ def parse(line: bytes) -> tuple[GameRecord, bool]:
     written = data.pop("digest", None)
     # who writes JSON anew may set other spaces
     return GameRecord.from_dict(data), written == digest(to_line(data).encode())
-
-
-def count(file: Path) -> int:
-    """How many lines a file has, without unpacking it if we wrote it."""
-    with file.open("rb") as start:
-        header = start.read(len(HEADER) + COUNT.size)
-    if header.startswith(HEADER) and len(header) == len(HEADER) + COUNT.size:
-        return int(COUNT.unpack(header[len(HEADER) :])[0])
-    return sum(1 for _ in unpack(file))
 
 
 def unpack(file: Path) -> Iterator[bytes]:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -22,10 +21,6 @@ from .disk import write_whole
 
 #: What stands before and after a line's digest.
 BEFORE, AFTER = b',"digest":"', b'"}'
-#: The head of a file: deflate with an extra field, no time, any system; then that field, which other programs pass over
-#: (RFC 1952, 2.3.1.1): its length, its name, its content's length. Its content is the number of lines.
-HEADER = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff" + struct.pack("<H2sH", 8, b"LN", 4)
-COUNT = struct.Struct("<I")
 #: A lower level packs twice as fast and a quarter worse.
 _LEVEL = 6
 _NAME = re.compile(r"(\w+)_step_(\d+)\.jsonl\.gz")
@@ -49,11 +44,8 @@ class RecordWriter:
         """Write a step's games, in the order of their keys."""
         self.path.mkdir(parents=True, exist_ok=True)
         file = self.file(split, step)
-        in_order = sorted(records, key=lambda record: record.key)
-        lines = (record.to_json().encode() for record in in_order)
-        write_whole(
-            file, pack(len(in_order), (line[:-1] + BEFORE + digest(line).encode() + AFTER + b"\n" for line in lines))
-        )
+        lines = (record.to_json().encode() for record in sorted(records, key=lambda record: record.key))
+        write_whole(file, pack(line[:-1] + BEFORE + digest(line).encode() + AFTER + b"\n" for line in lines))
         return file
 
     def cut_back(self, step: int) -> list[Path]:
@@ -97,15 +89,11 @@ class AnswerFolder:
                 file.unlink()
 
 
-def pack(number: int, lines: Iterable[bytes]) -> Iterator[bytes]:
-    """A file's bytes, as any gzip reads them, in pieces. ``number`` is how many lines there are, each with its end."""
-    yield HEADER + COUNT.pack(number)
-    deflate = zlib.compressobj(_LEVEL, wbits=-zlib.MAX_WBITS)
-    checksum = length = 0
-    for line in lines:
-        checksum, length = zlib.crc32(line, checksum), length + len(line)
-        yield deflate.compress(line)
-    yield deflate.flush() + struct.pack("<II", checksum, length & 0xFFFFFFFF)
+def pack(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """A file's bytes, as any gzip reads them, in pieces. Without a time in its header: equal games give equal files."""
+    deflate = zlib.compressobj(_LEVEL, wbits=16 + zlib.MAX_WBITS)  # 16: with the head and the end of a gzip file
+    yield from map(deflate.compress, lines)
+    yield deflate.flush()
 
 
 def digest(line: bytes) -> str:

@@ -136,9 +136,8 @@ def look_at_model(config: DictConfig) -> tuple[ModelSize | None, list[str], list
             return None, [path], [prompts, "the memory, as the model's config is not here"]
         from transformers import AutoConfig
 
-        form = AutoConfig.for_model(**PUBLISHED[path])
-        check_same_model(config, form)
-        size = of_config(form)
+        check_same_model(config)
+        size = of_config(AutoConfig.for_model(**PUBLISHED[path]))
         terms = ", after its terms were accepted on the hub" if path in GATED else ""
         return size, [f"{path}: about {2 * size.parameters / GIB:.0f} GiB{terms}"], [prompts]
     check_model(config)

@@ -133,7 +133,7 @@ def _entry(model: str, wish: Wish) -> Any:
 
 
 def _latest(run: Path) -> int | None:
-    """The step of a run's latest whole checkpoint, or of its pool's last member; None: nothing can be played there."""
+    """The step of a run's latest checkpoint, or of its pool's last member; None: nothing can be played there."""
     checkpoints = folder_of(run)
     if checkpoints.is_dir() and steps(checkpoints):
         from ...export.source import Source  # imports torch
