@@ -98,18 +98,20 @@ def test_the_games_in_flight_are_as_they_were_written(
 
 
 #: What a save does to the disk, one after another.
-MOMENTS = ("torn", "flush", "name_latest", "CheckpointFolder._discard", "size", "free")
+MOMENTS = ("torn", "flush", "CheckpointFolder._withdraw", "name_latest", "CheckpointFolder._discard", "size", "free")
 
 
 @pytest.mark.parametrize("keep", [1, 2])
+@pytest.mark.parametrize("again", [False, True], ids=["new", "over an old one"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, after: bool, keep: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, after: bool, again: bool, keep: int
 ) -> None:
     folder = CheckpointFolder(tmp_path, 1, keep, spare=tmp_path / "global_step_2")
     for step in (1, 2, 3):
         checkpoint(folder, step)
+    new = 3 if again else 4
     owner, _, name = moment.rpartition(".")
     holder: Any = getattr(saving, owner) if owner else saving
     original = getattr(holder, name)
@@ -123,13 +125,13 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(
         patch.setattr(holder, name, killed)
         patch.setattr(CheckpointFolder, "clear", lambda self: None)  # a kill cleans nothing up
         with suppress(Killed):
-            checkpoint(folder, 4)
+            checkpoint(folder, new)
     resumed = check_resumable(tmp_path, 1)
     assert resumed is not None and resumed >= 2
     assert read_state(tmp_path / f"global_step_{resumed}") == state(resumed)
-    again = CheckpointFolder(tmp_path, 1, keep)
-    again.clear()
-    checkpoint(again, 5)
+    again_folder = CheckpointFolder(tmp_path, 1, keep)
+    again_folder.clear()
+    checkpoint(again_folder, 5)
     assert check_resumable(tmp_path, 1) == 5
     assert not (tmp_path / UNFINISHED).exists()
     assert len(steps(tmp_path)) <= keep

@@ -122,9 +122,19 @@ class CheckpointFolder:
             )
         flush(new)
         if self.folder(step).exists():
-            self._discard(self.folder(step))
+            self._withdraw(step)
         new.rename(self.folder(step))
         name_latest(self.path, step)
+
+    def _withdraw(self, step: int) -> None:
+        """Take away a checkpoint of the same step, of a time that the run went back from."""
+        if latest(self.path) == step:
+            others = [s for s in steps(self.path) if s < step and not missing_parts(self.folder(s), self.ranks)]
+            if others:
+                name_latest(self.path, others[-1])
+            else:
+                (self.path / TRACKER).unlink()
+        self._discard(self.folder(step))
 
     def _discard(self, folder: Path) -> None:
         """Remove a checkpoint, which is never half removed under its own name."""
