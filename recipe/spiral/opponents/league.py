@@ -253,9 +253,7 @@ class League:
 
     def save_into(self, checkpoint: Path) -> None:
         """Put the members' weights into a checkpoint that is being written."""
-        missing = self.folder.save_into(checkpoint, [*self._with_files(), *self._leaving])
-        if missing and self.pool is not None:
-            self._remove(missing)
+        self.folder.save_into(checkpoint, [*self._with_files(), *self._leaving])
 
     def restore(
         self, state: Mapping[str, Any], checkpoint: Path | None, initial: Iterable[Any], base: str, step: int = 0
