@@ -8,7 +8,7 @@ their own; this class is the only one that writes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,18 @@ from .opponents.engine_settings import has_adapter
 from .processes.garbage import collect_less
 from .processes.interrupts import STOP, STOPPED
 from .processes.runtime import is_fast
-from .rae import Baselines
 from .rollouts import channel
 from .rollouts.manager import GameManager
 from .training.filters import Filters
-from .training.group_baselines import GroupBaselines
 from .training.in_flight import InFlight, Mixin
 from .training.launched import Launch, Launched, launch
 from .training.metrics import training_metrics, validation_metrics
 from .training.mini_batches import deal, policy_ranks, rows_at_once
-from .training.rows import GRPO, RAE, RowFacts, Rows, keep, register
+from .training.rows import GRPO, RAE, RowFacts, Rows, baselines_of, keep, register
 from .training.run_state import RunState
 from .training.speed import speed_metrics
 from .training.step import Step, account
+from .training.trackers import forget_later
 from .training.turn_batches import NO_ROWS, TurnBuffer
 from .workers.engine import opponent_engines
 from .workers.engine.resuming_client import client_of
@@ -173,8 +172,10 @@ class SpiralTrainer(Mixin):
         own balancing is not called: all of its order would be replaced.
         """
         games, launches = self._played()
-        what = (games, launches, batch.keys, self._baselines(games))
-        self.current = step = account(self.global_steps, *what, self.filters, self.turns, self.objective)
+        baselines = baselines_of(self.config.algorithm, self.state.baselines, games.records)
+        self.current = step = account(
+            self.global_steps, games, launches, batch.keys, baselines, self.filters, self.turns, self.objective
+        )
         ranks, mini_batches = policy_ranks(self.actor_rollout_wg), int(self.config.num_mini_batches)
         together = 1 if self.objective is None else self.objective.together
         multiple = ranks * mini_batches * rows_at_once(self.config.actor_rollout_ref) * together
@@ -193,15 +194,6 @@ class SpiralTrainer(Mixin):
         return channel.take(launch.key for launch in launches), launches
 
     # -- advantages ----------------------------------------------------------------------------------------------------
-
-    def _baselines(self, games: channel.Played) -> Baselines:
-        """What these games' outcomes are compared with: b as it is before this batch, or their group's mean."""
-        algorithm = self.config.algorithm
-        if algorithm.adv_estimator == RAE:
-            return self.state.baselines
-        if algorithm.adv_estimator == GRPO:
-            return GroupBaselines(games.records, algorithm.norm_adv_by_std_in_grpo)
-        return Baselines()
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         step, algorithm, state = self.current, self.config.algorithm, self.state
@@ -396,15 +388,6 @@ def slot_class() -> Any:
     from .workers.engine.slot_server import SlotReplica
 
     return SlotReplica
-
-
-def forget_later(trackers: Mapping[str, Any], step: int) -> None:
-    """Let TensorBoard show nothing of steps after ``step`` that was logged so far: they are trained anew."""
-    if step > 0 and (tensorboard := trackers.get("tensorboard")) is not None:
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-
-        for _ in range(2):  # the first one that TensorBoard reads is no restart to it
-            tensorboard.writer.file_writer.add_event(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)
 
 
 def trainer_class(mode: str) -> type:
