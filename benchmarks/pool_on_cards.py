@@ -18,8 +18,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from types import SimpleNamespace
 
-from recipe.spiral.opponents.engine_settings import EngineSettings
+from recipe.spiral.opponents.engine_settings import number_of_slots
 from recipe.spiral.processes.arguments import Arguments, within
 from recipe.spiral.workers.engine.slots import deal
 
@@ -63,7 +64,8 @@ def main() -> int:
     print("| --- | --- | --- | --- | --- | --- |")
     for games in options.games:
         for members in options.members:
-            for slots in sorted({EngineSettings(members, replicas=r).slots(options.cards, 1) for r in (1, None)}):
+            kinds = [SimpleNamespace(devices="shared", replicas=replicas) for replicas in (1, None)]
+            for slots in sorted({number_of_slots(kind, members, options.cards, 1) for kind in kinds}):
                 playing = fmean(play(options, games, members, slots, seed) for seed in range(options.steps))
                 loading = options.gigabytes / min(options.load, options.all_load / slots)
                 copying = 2 * options.gigabytes / options.copy  # to the host and back

@@ -8,7 +8,7 @@ their own; this class is the only one that writes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,18 @@ from .opponents.engine_settings import has_adapter
 from .processes.garbage import collect_less
 from .processes.interrupts import STOP, STOPPED
 from .processes.runtime import is_fast
-from .rae import Baselines
 from .rollouts import channel
 from .rollouts.manager import GameManager
 from .training.filters import Filters
-from .training.group_baselines import GroupBaselines
 from .training.in_flight import InFlight, Mixin
 from .training.launched import Launch, Launched, launch
 from .training.metrics import training_metrics, validation_metrics
 from .training.mini_batches import deal, policy_ranks, rows_at_once
-from .training.rows import GRPO, RAE, RowFacts, Rows, keep, register
+from .training.rows import GRPO, RAE, RowFacts, Rows, baselines_of, keep, register
 from .training.run_state import RunState
 from .training.speed import speed_metrics
-from .training.step import Accounting, Step, account
+from .training.step import Step, account
+from .training.trackers import forget_later
 from .training.turn_batches import NO_ROWS, TurnBuffer
 from .workers.engine import opponent_engines
 from .workers.engine.resuming_client import client_of
@@ -54,18 +53,18 @@ class SpiralTrainer(Mixin):
         self.launched = Launched()
         self.state = RunState(config, self.launched)
         self.state.league.budgets.reports = channel.take_spent
-        objective = extensions.first(lambda extension: extension.objective(config))
+        #: What trains in place of the policy gradient; None: nothing.
+        self.objective = extensions.first(lambda extension: extension.objective(config))
+        self.filters = Filters.from_config(config)
         # in rounds a step's games are launched while it samples, until they have given so many turns
         in_rounds = config.batch_unit == "turns" and config.trainer.v1.trainer_mode == "sync"
-        turns = int(config.data.train_batch_size) if in_rounds else None
-        self.accounting = Accounting(Filters.from_config(config), turns, objective)
-        if objective is not None:
-            self.state.console.objective = objective
+        self.turns = int(config.data.train_batch_size) if in_rounds else None
+        self.state.console.objective = self.objective
         #: The update that is under way, or was the last.
         self.current = Step(0)
         #: What the rows of the batch whose advantages are computed were played for.
         self._facts: RowFacts
-        ours = {RAE, GRPO, *([config.algorithm.adv_estimator] * (objective is not None))}
+        ours = {RAE, GRPO, *([config.algorithm.adv_estimator] * (self.objective is not None))}
         register(ours, lambda: self._facts)  # verl asks within _compute_advantage
         #: The engine of opponents that the run serves itself.
         self.opponents: opponent_engines.OpponentEngine | None = None
@@ -85,13 +84,13 @@ class SpiralTrainer(Mixin):
         # in the other modes a step does not wait for all games
         if is_fast() and self.config.trainer.v1.trainer_mode == "sync":
             buffer.wait_until_over = lambda seconds: self.agent_loop_manager.wait_until_over(seconds)
-        if self.accounting.turns is None:
+        if self.turns is None:
             return buffer
         return TurnBuffer(buffer, self._add_prompts_to_generate, self.state.game_length)
 
     def prepare_step(self) -> Any:
         """A batch of games is launched here; one of turns is launched where it is sampled."""
-        return super().prepare_step() if self.accounting.turns is None else {}
+        return super().prepare_step() if self.turns is None else {}
 
     def fit(self, agent_loop_manager: GameManager) -> None:
         seated = isinstance(self, InFlight)
@@ -172,11 +171,13 @@ class SpiralTrainer(Mixin):
         verl orders rows by their arrival; from here on the order is that of the games' keys, whatever came first. Its
         own balancing is not called: all of its order would be replaced.
         """
-        (games, launches), objective = self._played(), self.accounting.objective
-        baselines = self._baselines(games)
-        self.current = step = account(self.global_steps, games, launches, batch.keys, baselines, self.accounting)
+        games, launches = self._played()
+        baselines = baselines_of(self.config.algorithm, self.state.baselines, games.records)
+        self.current = step = account(
+            self.global_steps, games, launches, batch.keys, baselines, self.filters, self.turns, self.objective
+        )
         ranks, mini_batches = policy_ranks(self.actor_rollout_wg), int(self.config.num_mini_batches)
-        together = 1 if objective is None else objective.together
+        together = 1 if self.objective is None else self.objective.together
         multiple = ranks * mini_batches * rows_at_once(self.config.actor_rollout_ref) * together
         end = self.tokenizer.eos_token_id
         batch = upsample_batch_to_divisible_size(keep(batch, step.keys), multiple, end)
@@ -193,15 +194,6 @@ class SpiralTrainer(Mixin):
         return channel.take(launch.key for launch in launches), launches
 
     # -- advantages ----------------------------------------------------------------------------------------------------
-
-    def _baselines(self, games: channel.Played) -> Baselines:
-        """What these games' outcomes are compared with: b as it is before this batch, or their group's mean."""
-        algorithm = self.config.algorithm
-        if algorithm.adv_estimator == RAE:
-            return self.state.baselines
-        if algorithm.adv_estimator == GRPO:
-            return GroupBaselines(games.records, algorithm.norm_adv_by_std_in_grpo)
-        return Baselines()
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         step, algorithm, state = self.current, self.config.algorithm, self.state
@@ -234,9 +226,8 @@ class SpiralTrainer(Mixin):
         """verl's update, in which our workers cut what they get into M mini-batches; none where nothing is trained."""
         if not self.current.trains:
             return batch
-        objective = self.accounting.objective
         batch.extra_info.update({MINI_BATCHES: int(self.config.num_mini_batches)})
-        batch.extra_info.update({} if objective is None else objective.batch_info)
+        batch.extra_info.update({} if self.objective is None else self.objective.batch_info)
         return update(batch, metrics)
 
     # -- the end of a step ---------------------------------------------------------------------------------------------
@@ -397,15 +388,6 @@ def slot_class() -> Any:
     from .workers.engine.slot_server import SlotReplica
 
     return SlotReplica
-
-
-def forget_later(trackers: Mapping[str, Any], step: int) -> None:
-    """Let TensorBoard show nothing of steps after ``step`` that was logged so far: they are trained anew."""
-    if step > 0 and (tensorboard := trackers.get("tensorboard")) is not None:
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-
-        for _ in range(2):  # the first one that TensorBoard reads is no restart to it
-            tensorboard.writer.file_writer.add_event(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)
 
 
 def trainer_class(mode: str) -> type:

@@ -22,7 +22,6 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.rollout.replica import RolloutMode
 from verl.workers.rollout.router import get_router_handle
 
-from recipe.spiral.opponents.engine_settings import EngineSettings
 from recipe.spiral.runtime.direct_client import DirectClient
 from recipe.spiral.runtime.server import FastReplica, FastSlotReplica
 from recipe.spiral.workers.engine.opponent_engines import AdapterEngine
@@ -118,12 +117,15 @@ def start(config: DictConfig, model: Path, tied: Path) -> Engines:
 
     The policy's model has an output layer of its own, the opponents' has not; in a run they are of one architecture.
     """
-    of_opponents = OmegaConf.merge(config, {"actor_rollout_ref": {"model": {"path": str(tied)}}})
+    changes = {
+        "actor_rollout_ref": {"model": {"path": str(tied)}},
+        "opponent_engine": {"kv_cache_memory_bytes": KV_CACHE},
+    }
+    of_opponents = OmegaConf.merge(config, changes)
     (device,) = own_devices(1, 1)
     with ThreadPoolExecutor(2) as pool:
         policy = pool.submit(start_policy, config, device)
-        settings = EngineSettings(2, kv_cache_memory_bytes=KV_CACHE)
-        opponents = pool.submit(SlotEngine.start, of_opponents, settings, device, FastSlotReplica).result()
+        opponents = pool.submit(SlotEngine.start, of_opponents, 2, device, FastSlotReplica).result()
     replica = policy.result()
     router = get_router_handle(
         servers={replica.server_address: replica.servers[0]}, router_config_path=None, full_determinism=False

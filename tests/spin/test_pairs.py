@@ -15,10 +15,10 @@ from recipe.spiral.rae import Baselines
 from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.spin.dpo import DpoSettings
 from recipe.spiral.spin.pairs import PairObjective, Pairs, find_pairs
-from recipe.spiral.training.filters import UNPAIRED
+from recipe.spiral.training.filters import UNPAIRED, Filters
 from recipe.spiral.training.mini_batches import deal
 from recipe.spiral.training.rows import estimate
-from recipe.spiral.training.step import Accounting, Step, account
+from recipe.spiral.training.step import Step, account
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
 from tests.made_rows import launches_of, rows_of
@@ -80,8 +80,8 @@ def test_turns_that_filters_left_out_are_in_no_pair() -> None:
 
 
 def accounted(*games: GameRecord) -> Step:
-    settings = Accounting(objective=PairObjective(DpoSettings()))
-    return account(1, Played([*games], []), launches_of(games), rows_of(games).keys, Baselines(), settings)
+    played, objective = Played([*games], []), PairObjective(DpoSettings())
+    return account(1, played, launches_of(games), rows_of(games).keys, Baselines(), Filters(), objective=objective)
 
 
 def test_other_rows_are_not_trained() -> None:

@@ -15,7 +15,7 @@ from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.training.filters import REASONS, Filters
 from recipe.spiral.training.metrics import training_metrics
 from recipe.spiral.training.rows import estimate, keep
-from recipe.spiral.training.step import Accounting, Step, account
+from recipe.spiral.training.step import Step, account
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
 from tests.made_rows import batch_of, launches_of, rows_of
@@ -86,7 +86,7 @@ def test_the_config_says_which(truncated: str, draws: bool, zero: bool, expected
 
 
 def step_of(games: list[GameRecord], filters: Filters, keys: list[str]) -> Step:
-    return account(1, Played(games, []), launches_of(games), keys, Noted(), Accounting(filters))
+    return account(1, Played(games, []), launches_of(games), keys, Noted(), filters)
 
 
 def test_rows_that_are_left_out_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,10 @@ from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.rollouts import channel as game_channel
 from recipe.spiral.runtime.rollout_worker import RolloutWorker
 from recipe.spiral.trainer import NO_ROWS
+from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.launched import launches
 from recipe.spiral.training.rows import Rows, RowsLost, keep
-from recipe.spiral.training.step import Accounting, Step, account
+from recipe.spiral.training.step import Step, account
 from tests.fake_queue import FakeQueue
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
@@ -48,9 +49,8 @@ def balance(
     return made._balance_batch(keep(batch, [key for key in batch.keys if key not in lost]), {})
 
 
-def accounted(played: list[GameRecord], keys: list[str], settings: Accounting | None = None) -> Step:
-    settings = settings or Accounting()
-    return account(1, game_channel.Played(played, []), launches_of(played), keys, Baselines(), settings)
+def accounted(played: list[GameRecord], keys: list[str], turns: int | None = None) -> Step:
+    return account(1, game_channel.Played(played, []), launches_of(played), keys, Baselines(), Filters(), turns)
 
 
 def test_a_whole_batch_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_row_that_is_no_turn_ends_a_batch_of_turns() -> None:
     played = [*games(), record(3, turns=[turn(0, 0), turn(1, 0)])]
     named = [*played[:3], record(3, turns=[turn(0, 0), turn(1, 0), turn(0, 1)])]
     with pytest.raises(RowsLost, match="no turns of its games, the first: u3_0_1"):
-        accounted(played, rows_of(named).keys, Accounting(turns=6))
+        accounted(played, rows_of(named).keys, turns=6)
 
 
 def test_an_opponents_turns_have_no_rows() -> None:

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from recipe.spiral.processes.launch import TRACKER_VARIABLES, TRACKERS, one_run, tracked
-from recipe.spiral.trainer import forget_later
-from recipe.spiral.training.trackers import going_on
+from recipe.spiral.training.trackers import forget_later, going_on
 
 
 def test_tensorboard_shows_nothing_of_steps_that_are_trained_anew(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from ..opponents.engine_settings import EngineSettings, has_adapter
+from ..opponents.engine_settings import has_adapter, memory_share, number_of_slots
 from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponents
 from ..opponents.kinds import entry_of, kinds, make_player
 from ..opponents.league import League, given
@@ -62,7 +62,7 @@ def check_opponents(config: DictConfig) -> None:
 
 def _check_engine(config: DictConfig, models: int) -> None:
     """Check that engines on the policy's devices divide them, and that those on a GPU, all awake, have the memory."""
-    settings = EngineSettings(models, **config.opponent_engine)
+    settings = config.opponent_engine
     if not models or settings.devices == "own" or has_adapter(config):
         return
     rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
@@ -74,11 +74,12 @@ def _check_engine(config: DictConfig, models: int) -> None:
             f"takes {ranks} of the {devices} devices that opponents share with the policy, which it does not divide; "
             f"take {math.gcd(devices, ranks)}"
         )
-    engines, policy = -(-settings.slots(devices, ranks) * ranks // devices), rollout.gpu_memory_utilization
-    if trainer.device != "cpu" and (total := policy + engines * settings.share) > ALL_SHARES:
+    slots, share = number_of_slots(settings, models, devices, ranks), memory_share(settings)
+    engines, policy = -(-slots * ranks // devices), rollout.gpu_memory_utilization
+    if trainer.device != "cpu" and (total := policy + engines * share) > ALL_SHARES:
         place = "opponent_engine.rollout" if "gpu_memory_utilization" in settings.rollout else "opponent_engine"
         raise ValueError(
-            f"{place}.gpu_memory_utilization={settings.share}: {engines} opponents on each GPU and the policy's "
+            f"{place}.gpu_memory_utilization={share}: {engines} opponents on each GPU and the policy's "
             f"actor_rollout_ref.rollout.gpu_memory_utilization={policy} make {total:.2f} of its memory, and must stay "
             f"within {ALL_SHARES}; lower one of them, or fsp.members_per_step, or opponent_engine.replicas"
         )

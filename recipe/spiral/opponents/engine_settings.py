@@ -7,7 +7,6 @@ are imported.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,36 +48,14 @@ def has_adapter(config: Any) -> bool:
     return int(model.lora_rank or 0) > 0 and not merged
 
 
-@dataclass(frozen=True)
-class EngineSettings:
-    """The keys of ``opponent_engine``, and how many models there are at a time.
+def memory_share(engine: Any) -> float:
+    """Each server's share of a GPU's memory, by the config's ``opponent_engine`` with its ``rollout``'s overrides."""
+    return float(engine.rollout.get("gpu_memory_utilization", engine.gpu_memory_utilization))
 
-    Attributes:
-        models: as many can play in one step.
-        devices: "shared" with the policy, or its "own".
-        replicas: servers for each model; None: where devices are shared, so many that none is left out, otherwise 1.
-        sleep_level: what a sleeping server keeps of a model that plays on: 1: its weights, on the host; 2: nothing;
-            None: 1 where the host has the memory.
-        gpu_memory_utilization: share of a GPU's memory for each server.
-        kv_cache_memory_bytes: of each server, on a CPU; None: as the policy's.
-        rollout: overrides of ``actor_rollout_ref.rollout`` for these servers.
-    """
 
-    models: int
-    devices: str = "shared"
-    replicas: int | None = None
-    sleep_level: int | None = None
-    gpu_memory_utilization: float = 0.2
-    kv_cache_memory_bytes: int | None = None
-    rollout: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def share(self) -> float:
-        """Of a GPU's memory for each server, with ``rollout``'s overrides."""
-        return float(self.rollout.get("gpu_memory_utilization", self.gpu_memory_utilization))
-
-    def slots(self, devices: int, ranks: int) -> int:
-        """How many servers of ``ranks`` devices there are, where the policy has ``devices``; each has one model."""
-        if self.replicas is not None:
-            return self.models * self.replicas
-        return self.models if self.devices == "own" else max(self.models, devices // ranks)
+def number_of_slots(engine: Any, models: int, devices: int, ranks: int) -> int:
+    """How many servers of ``ranks`` devices there are, by the config's ``opponent_engine``, where so many models can
+    play in a step and the policy has ``devices``; each server has one model."""
+    if engine.replicas is not None:
+        return int(models * engine.replicas)
+    return models if engine.devices == "own" else max(models, devices // ranks)

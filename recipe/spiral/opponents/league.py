@@ -216,15 +216,6 @@ class League:
             save_snapshot(str(place))
         self._leaving += self.pool.add(name, step)
         self._let_go(self.in_play())
-        self._forget()
-
-    def _forget(self) -> None:
-        """What is counted by member is counted for those that there are: a run may have had any number."""
-        assert self.pool is not None
-        self._matchmaker.forget(self.pool.names)
-        known = {*self.pool.names, *self.fixed}
-        self._tokens = Counter({name: count for name, count in self._tokens.items() if name in known})
-        self._unchanged = {name: times for name, times in self._unchanged.items() if name in known}
 
     def metrics(self, step: int) -> dict[str, float]:
         """The pool's; each model's share of this step's games, and its tokens in the run; endpoints' costs.
@@ -262,9 +253,7 @@ class League:
 
     def save_into(self, checkpoint: Path) -> None:
         """Put the members' weights into a checkpoint that is being written."""
-        missing = self.folder.save_into(checkpoint, [*self._with_files(), *self._leaving])
-        if missing and self.pool is not None:
-            self._remove(missing)
+        self.folder.save_into(checkpoint, [*self._with_files(), *self._leaving])
 
     def restore(
         self, state: Mapping[str, Any], checkpoint: Path | None, initial: Iterable[Any], base: str, step: int = 0
@@ -341,7 +330,6 @@ class League:
         self.say(f"{what}; left out")
         for name in names:
             del self.pool.members[name]
-        self._forget()
 
 
 def given(entry: Mapping[str, Any]) -> Sequence[Given]:

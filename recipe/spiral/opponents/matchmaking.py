@@ -14,15 +14,12 @@ from __future__ import annotations
 import copy
 import random
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..players.records import SELF_PLAY
 from ..players.seats import PAST_SELF, Opponent, Seat
 from ..players.seeds import GameKey, derive_seed
-
-#: Stands for all members that have left.
-LEFT = ""
 
 
 class Matchmaker:
@@ -141,18 +138,9 @@ class Matchmaker:
 
     def changed_over(self, game: str, opponent: str, role: int) -> None:
         """The policy was to be player ``role``, and the game that counts was played in the other one, after a draw."""
-        roles = self._roles[game]
-        played = roles[opponent if opponent in roles else LEFT]
+        played = self._roles[game].setdefault(opponent, [0, 0])
         played[role] -= 1
         played[1 - role] += 1
-
-    def forget(self, keep: Collection[str]) -> None:
-        """Count games against members other than ``keep`` together: counts must not grow with every one of them."""
-        for roles in self._roles.values():
-            for name in roles.keys() - {LEFT, *keep, *self._fixed}:
-                left = roles.setdefault(LEFT, [0, 0])
-                for role, count in enumerate(roles.pop(name)):
-                    left[role] += count
 
     def state_dict(self) -> dict[str, Any]:
         """All counts, as JSON takes them; shares are the config's."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 import filecmp
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..storage.checkpoints import COPIED, POOL
-from ..storage.disk import DiskFull, flush, is_full, link_or_copy, put_in_place
+from ..storage.disk import flush, link_or_copy, put_in_place
 from ..storage.manifest import MANIFEST, write_manifest
 from .model_files import missing_files
 
@@ -46,7 +46,7 @@ class PoolFolder:
         """Remove what a kill left unfinished."""
         for pattern in (f"{_UNFINISHED}*", f".{_UNFINISHED}*"):  # hidden: those of an export, and of who is removed
             for left in self.folder.glob(pattern):
-                _delete(left)
+                shutil.rmtree(left, ignore_errors=True)
 
     @contextmanager
     def writing(self, name: str, again: bool = False) -> Iterator[Path]:
@@ -55,7 +55,6 @@ class PoolFolder:
 
         Raises:
             ValueError: what the block wrote is no whole member; nothing has changed.
-            DiskFull: it does not fit; nothing has changed.
             Exception: whatever the block raises; nothing has changed.
         """
         final, place = self.path(name), self.folder / f"{_UNFINISHED}{name}"
@@ -70,38 +69,24 @@ class PoolFolder:
             flush(place)
             self.remove(name)
             put_in_place(place, final)
-        except Exception as error:
-            if is_full(error):
-                raise DiskFull(
-                    f"the disk is full: member {name} of the pool could not be written to {self.folder}"
-                ) from error
-            raise
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
     def remove(self, name: str) -> None:
         """Take a member's files away, if there are any, at once; a checkpoint's stay."""
         gone = self.folder / f".{_UNFINISHED}{name}"
-        _delete(gone)
-        try:
+        shutil.rmtree(gone, ignore_errors=True)
+        with suppress(FileNotFoundError):
             self.path(name).rename(gone)  # never half there under its own name
-        except FileNotFoundError:
-            return
-        _delete(gone)
+            shutil.rmtree(gone, ignore_errors=True)
 
-    def save_into(self, checkpoint: Path, names: Iterable[str]) -> list[str]:
-        """Put members into a checkpoint's folder that is being written, as ``pool/<name>/``.
-
-        Those that are returned are not in it: their files are not there, or not whole.
-        """
-        missing = []
+    def save_into(self, checkpoint: Path, names: Iterable[str]) -> None:
+        """Put members into a checkpoint's folder that is being written, as ``pool/<name>/``; but those whose files are
+        gone or cut short, which whoever is to load them finds out."""
         (checkpoint / POOL).mkdir(parents=True, exist_ok=True)
         for name in names:
-            if missing_files(self.path(name)):
-                missing.append(name)
-            elif link_or_copy(self.path(name), checkpoint / POOL / name):
+            if not missing_files(self.path(name)) and link_or_copy(self.path(name), checkpoint / POOL / name):
                 (checkpoint / POOL / COPIED).touch()
-        return missing
 
     def restore_from(self, checkpoint: Path | None, names: Iterable[str]) -> list[str]:
         """Have exactly these members, as the checkpoint has them, and no others: those were added after it.
@@ -112,9 +97,6 @@ class PoolFolder:
         Args:
             checkpoint: ``global_step_N``; None at a fresh start.
             names: who was in the pool then.
-
-        Raises:
-            DiskFull: the members have to be copied back, and do not fit.
         """
         self.clear()
         wanted, missing = list(names), []
@@ -131,13 +113,6 @@ class PoolFolder:
             if name not in wanted or name in missing:
                 self.remove(name)
         return missing
-
-
-def _delete(path: Path) -> None:
-    """Remove a folder, or the file or link that damage has put in its place."""
-    shutil.rmtree(path, ignore_errors=True)
-    if path.is_symlink() or path.is_file():
-        path.unlink()
 
 
 def _same(theirs: Path, ours: Path) -> bool:

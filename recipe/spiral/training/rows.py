@@ -19,6 +19,7 @@ from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 from ..players.records import GameRecord, Turn
 from ..rae import Baselines, rae_advantages
 from .filters import REJECTED, Filters
+from .group_baselines import GroupBaselines
 from .launched import Launch
 
 RAE = "rae"
@@ -174,6 +175,16 @@ class Rows:
                 turn.left_out = REJECTED
         for record in self.records:
             record.baselines = baselines.of(record)
+
+
+def baselines_of(algorithm: Any, moving: Baselines, records: Iterable[GameRecord]) -> Baselines:
+    """What the outcomes of a batch are compared with, by the config's ``algorithm``: the ``moving`` baselines of RAE,
+    as they are before the batch, or the means of the games' groups."""
+    if algorithm.adv_estimator == RAE:
+        return moving
+    if algorithm.adv_estimator == GRPO:
+        return GroupBaselines(records, algorithm.norm_adv_by_std_in_grpo)
+    return Baselines()
 
 
 def estimate(facts: RowFacts, token_level_rewards: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:

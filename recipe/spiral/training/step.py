@@ -20,21 +20,6 @@ from .turn_batches import without_surplus
 
 
 @dataclass(frozen=True)
-class Accounting:
-    """The settings that say what of a step's games is trained.
-
-    Attributes:
-        filters: turns that are not.
-        turns: the fewest games that give so many turns are trained; None: all.
-        objective: what trains in place of the policy gradient.
-    """
-
-    filters: Filters = field(default_factory=Filters)
-    turns: int | None = None
-    objective: Objective | None = None
-
-
-@dataclass(frozen=True)
 class Step:
     """One update of the policy.
 
@@ -71,7 +56,9 @@ def account(
     launches: Iterable[Launch],
     keys: Sequence[str],
     baselines: Baselines,
-    settings: Accounting,
+    filters: Filters,
+    turns: int | None = None,
+    objective: Objective | None = None,
 ) -> Step:
     """What step ``number`` trains.
 
@@ -79,16 +66,19 @@ def account(
         games: what was played for it.
         launches: how it was launched.
         keys: verl's names of the rows that were sampled, in any order.
+        filters: turns that are not trained.
+        turns: the fewest games that give so many turns are trained; None: all.
+        objective: what trains in place of the policy gradient.
 
     Raises:
         RowsLost: the rows are not the trainable players' turns of these games.
     """
     rows = Rows(games.records, launches := [*launches])
-    if settings.turns is not None:
-        games, keys = without_surplus(games, rows, keys, settings.turns)
+    if turns is not None:
+        games, keys = without_surplus(games, rows, keys, turns)
         rows = Rows(games.records, launches)
     rows.check_complete(keys)
-    rows.leave_out(settings.filters, baselines)
-    chosen = None if settings.objective is None else settings.objective.choose(rows)
+    rows.leave_out(filters, baselines)
+    chosen = None if objective is None else objective.choose(rows)
     trained = [key for key, turn in zip(rows.keys, rows.turns, strict=True) if turn.left_out is None]
     return Step(number, games, rows, baselines, trained or rows.keys[:1], chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +39,12 @@ def going_on(tracking: Callable[..., Any], run_dir: Path) -> Callable[..., Any]:
         return trackers
 
     return opened
+
+
+def forget_later(trackers: Mapping[str, Any], step: int) -> None:
+    """Let TensorBoard show nothing of steps after ``step`` that was logged so far: they are trained anew."""
+    if step > 0 and (tensorboard := trackers.get("tensorboard")) is not None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+
+        for _ in range(2):  # the first one that TensorBoard reads is no restart to it
+            tensorboard.writer.file_writer.add_event(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)

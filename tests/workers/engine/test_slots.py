@@ -14,7 +14,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from verl.workers.rollout.replica import RolloutMode
 
-from recipe.spiral.opponents.engine_settings import EngineSettings
+from recipe.spiral.opponents.engine_settings import memory_share, number_of_slots
 from recipe.spiral.players.seats import BASE
 from recipe.spiral.workers.engine import opponent_engines, slots
 from recipe.spiral.workers.engine.host_memory import HostMemory, free_memory
@@ -78,7 +78,13 @@ class Server:
 
 def served_by(*servers: Server, models: int = 1, sleep_level: int | None = None) -> SlotEngine:
     replicas = [SimpleNamespace(servers=[server]) for server in servers]
-    return SlotEngine(replicas, EngineSettings(models, sleep_level=sleep_level))
+    return SlotEngine(replicas, models, section(sleep_level=sleep_level))
+
+
+def section(**settings: Any) -> DictConfig:
+    """``opponent_engine`` with these settings."""
+    usual = {"devices": "shared", "replicas": None, "sleep_level": None, "gpu_memory_utilization": 0.2}
+    return OmegaConf.create({**usual, "kv_cache_memory_bytes": None, "rollout": {}, **settings})
 
 
 def engine(count: int) -> tuple[SlotEngine, list[Server]]:
@@ -198,11 +204,6 @@ def test_slots_take_the_policys_devices_in_turn() -> None:
     assert shared_devices(workers, 3, 2) == [["w0", "w1"], ["w2", "w3"], ["w0", "w1"]]
 
 
-def test_settings_come_from_the_configs_section() -> None:
-    section = OmegaConf.create({"devices": "own", "rollout": {"max_num_seqs": 8}})
-    assert EngineSettings(3, **section) == EngineSettings(3, "own", rollout={"max_num_seqs": 8})
-
-
 @pytest.mark.parametrize(
     ("models", "settings", "devices", "ranks", "slots"),
     [
@@ -218,7 +219,7 @@ def test_settings_come_from_the_configs_section() -> None:
     ],
 )
 def test_how_many_slots_there_are(models: int, settings: dict[str, Any], devices: int, ranks: int, slots: int) -> None:
-    assert EngineSettings(models, **settings).slots(devices, ranks) == slots
+    assert number_of_slots(section(**settings), models, devices, ranks) == slots
 
 
 class Replica:
@@ -254,10 +255,11 @@ def replicas() -> list[Replica]:
     return Replica.made
 
 
-def on_gpus(tensor_parallel: int) -> DictConfig:
+def on_gpus(tensor_parallel: int, **settings: Any) -> DictConfig:
     sizes = {"tensor_model_parallel_size": tensor_parallel, "data_parallel_size": 1, "pipeline_model_parallel_size": 1}
     rollout = {**sizes, "n_gpus_per_node": 4}
-    return OmegaConf.merge(config(), {"trainer": {"device": "cuda"}, "actor_rollout_ref": {"rollout": rollout}})
+    on_card = {"trainer": {"device": "cuda"}, "actor_rollout_ref": {"rollout": rollout}}
+    return OmegaConf.merge(config(**{"gpu_memory_utilization": 0.1, **settings}), on_card)
 
 
 @pytest.mark.parametrize(
@@ -272,8 +274,7 @@ def on_gpus(tensor_parallel: int) -> DictConfig:
 def test_slots_on_the_same_devices_start_one_after_another(
     replicas: list[Replica], number: int, ranks: int, together: list[set[int]]
 ) -> None:
-    settings = EngineSettings(number, gpu_memory_utilization=0.1)
-    served = SlotEngine.start(on_gpus(ranks), settings, ["w0", "w1", "w2", "w3"], Replica)
+    served = SlotEngine.start(on_gpus(ranks), number, ["w0", "w1", "w2", "w3"], Replica)
     assert all(others <= replica.met for replica, others in zip(replicas, together, strict=True))
     assert served.handles == [replica.servers[0] for replica in replicas]
 
@@ -281,22 +282,25 @@ def test_slots_on_the_same_devices_start_one_after_another(
 def test_a_start_that_does_not_end_is_ended(replicas: list[Replica], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "START_LIMIT", 0.001)
     with pytest.raises(TimeoutError):
-        SlotEngine.start(on_gpus(1), EngineSettings(2, gpu_memory_utilization=0.1), ["w0"], Replica)
+        SlotEngine.start(on_gpus(1), 2, ["w0"], Replica)
 
 
 def test_an_engine_has_the_overrides_for_the_opponents(replicas: list[Replica]) -> None:
     workers = ["w0", "w1", "w2", "w3"]
-    narrower = EngineSettings(4, gpu_memory_utilization=0.3, rollout={"tensor_model_parallel_size": 1})
-    SlotEngine.start(on_gpus(4), narrower, workers, Replica)
+    narrower = on_gpus(4, gpu_memory_utilization=0.3, rollout={"tensor_model_parallel_size": 1})
+    SlotEngine.start(narrower, 4, workers, Replica)
     assert [replica.devices for replica in replicas] == [{"w0"}, {"w1"}, {"w2"}, {"w3"}]
-    larger = EngineSettings(4, gpu_memory_utilization=0.1, rollout={"gpu_memory_utilization": 0.5})
-    SlotEngine.start(on_gpus(1), larger, workers, Replica)
-    assert replicas[-1].share == larger.share == 0.5, "what the checks count is what the engine gets"
+    larger = on_gpus(1, rollout={"gpu_memory_utilization": 0.5})
+    SlotEngine.start(larger, 4, workers, Replica)
+    assert replicas[-1].share == memory_share(larger.opponent_engine) == 0.5, (
+        "what the checks count is what the engine gets"
+    )
 
 
-def config() -> DictConfig:
+def config(**settings: Any) -> DictConfig:
     return OmegaConf.create(
         {
+            "opponent_engine": section(**settings),
             "actor_rollout_ref": {
                 "rollout": {
                     "dtype": "float32",
@@ -310,18 +314,18 @@ def config() -> DictConfig:
                     "engine_kwargs": {"vllm": {"kv_cache_memory_bytes": 100, "max_loras": 3}},
                 },
                 "model": {"path": "/m", "lora_rank": 8, "lora_adapter_path": "/l", "lora": {"rank": 8, "merge": True}},
-            }
+            },
         }
     )
 
 
 def test_the_engines_settings_are_the_policys_but_for_what_must_differ() -> None:
-    rollout = rollout_config(config(), EngineSettings(1, kv_cache_memory_bytes=7, rollout={"max_num_seqs": 64}))
+    rollout = rollout_config(config(kv_cache_memory_bytes=7, rollout={"max_num_seqs": 64}))
     assert (rollout.dtype, rollout.enable_chunked_prefill, rollout.max_model_len) == ("float32", False, 512)
     assert (rollout.gpu_memory_utilization, rollout.max_num_seqs, rollout.load_format) == (0.2, 64, "auto")
     assert rollout.engine_kwargs.vllm.kv_cache_memory_bytes == 7
     assert not rollout.prometheus.enable
-    assert rollout_config(config(), EngineSettings(1)).engine_kwargs.vllm.kv_cache_memory_bytes == 100
+    assert rollout_config(config()).engine_kwargs.vllm.kv_cache_memory_bytes == 100
 
 
 def test_the_opponents_model_is_the_policys_without_lora() -> None:

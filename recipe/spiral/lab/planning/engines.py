@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf
 
-from ...opponents.engine_settings import EngineSettings, has_adapter
+from ...opponents.engine_settings import has_adapter, memory_share, number_of_slots
 from ...opponents.league import League
 from .model_size import ModelSize
 from .trainer_memory import FULL, width
@@ -69,12 +69,11 @@ def devices(config: DictConfig) -> int:
 def _served(config: DictConfig) -> tuple[DictConfig, int]:
     """The settings of the opponents' engines, and how many devices they take, all together."""
     settings, models = config.opponent_engine, 0 if has_adapter(config) else League(config).served
-    engines = EngineSettings(models, **settings)
-    share = {"gpu_memory_utilization": engines.share}
+    share = {"gpu_memory_utilization": memory_share(settings)}
     merged = OmegaConf.merge(config.actor_rollout_ref.rollout, share, settings.rollout)
     ranks = int(merged.tensor_model_parallel_size)
-    slots = engines.slots(config.trainer.n_gpus_per_node * config.trainer.nnodes, ranks) if models else 0
-    return merged, slots * ranks
+    shared = config.trainer.n_gpus_per_node * config.trainer.nnodes
+    return merged, number_of_slots(settings, models, shared, ranks) * ranks if models else 0
 
 
 def _engine(config: DictConfig, model: ModelSize, rollout: DictConfig, setting: str) -> Engine:

@@ -12,7 +12,6 @@ from typing import Any
 import ray
 from omegaconf import DictConfig, open_dict
 
-from ...opponents.engine_settings import EngineSettings
 from ...players.seats import BASE
 from .slots import SlotEngine
 
@@ -73,8 +72,7 @@ def start(trainer: Any, models: int, lora: bool, slot: Callable[..., Any]) -> Op
     class of engines of their own."""
     if lora:
         return AdapterEngine(trainer.llm_server_manager.get_replicas())
-    settings = EngineSettings(models, **trainer.config.opponent_engine)
-    return SlotEngine.start(trainer.config, settings, trainer.actor_rollout_wg.workers, slot)
+    return SlotEngine.start(trainer.config, models, trainer.actor_rollout_wg.workers, slot)
 
 
 def make_room(config: DictConfig, models: int) -> None:

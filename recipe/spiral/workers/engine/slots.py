@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from verl.plugin.platform import get_platform
 from verl.workers.rollout.replica import RolloutMode
 
-from ...opponents.engine_settings import EngineSettings
+from ...opponents.engine_settings import number_of_slots
 from ...processes.runtime import engine_ranks
 from .host_memory import HostMemory
 
@@ -38,10 +38,11 @@ class SlotEngine:
 
     Args:
         replicas: started ones, see ``start``.
-        settings: how many models there are, where, and what they keep asleep.
+        models: as many can play in one step.
+        settings: the config's ``opponent_engine``.
     """
 
-    def __init__(self, replicas: Sequence[Any], settings: EngineSettings) -> None:
+    def __init__(self, replicas: Sequence[Any], models: int, settings: DictConfig) -> None:
         self._replicas = list(replicas)
         #: Whose weights each slot has; None: nobody's.
         self.names: list[str | None] = [None] * len(self._replicas)
@@ -49,19 +50,17 @@ class SlotEngine:
         self._sleep_level = settings.sleep_level
         self._own = settings.devices == "own"
         #: Slots of a model, where games go on.
-        self._most = max(len(self._replicas) // settings.models, 1)
+        self._most = max(len(self._replicas) // models, 1)
         #: Who is to come back into which slot after a sleep, for games that go on.
         self._places: dict[int, str] = {}
 
     @classmethod
-    def start(
-        cls, config: DictConfig, settings: EngineSettings, workers: Sequence[Any], replica: Callable[..., Any]
-    ) -> SlotEngine:
+    def start(cls, config: DictConfig, models: int, workers: Sequence[Any], replica: Callable[..., Any]) -> SlotEngine:
         """Start the engines; the policy's engine must be asleep, as it is after verl's own start.
 
         Args:
             config: the run's.
-            settings: of the engines.
+            models: as many can play in one step.
             workers: the policy's workers, whose devices are shared: ``actor_rollout_wg.workers``.
             replica: the class of a slot, ``SlotReplica`` or a subclass.
 
@@ -69,7 +68,7 @@ class SlotEngine:
             RuntimeError: there are no devices of their own.
             TimeoutError: they do not start.
         """
-        rollout, model = rollout_config(config, settings), model_config(config)
+        settings, rollout, model = config.opponent_engine, rollout_config(config), model_config(config)
         ranks = engine_ranks(rollout)
         replicas = [
             replica(
@@ -79,14 +78,14 @@ class SlotEngine:
                 gpus_per_node=int(rollout.n_gpus_per_node),
                 name_suffix=SUFFIX,
             )
-            for slot in range(settings.slots(len(workers), ranks))
+            for slot in range(number_of_slots(settings, models, len(workers), ranks))
         ]
         if settings.devices == "shared":
             mode, groups = RolloutMode.HYBRID, shared_devices(list(workers), len(replicas), ranks)
         else:
             mode, groups = RolloutMode.STANDALONE, own_devices(len(replicas), ranks)
         asyncio.run(launch(replicas, groups, mode))
-        return cls(replicas, settings)
+        return cls(replicas, models, settings)
 
     @property
     def handles(self) -> list[Any]:
@@ -241,8 +240,9 @@ async def launch(replicas: Sequence[Any], groups: Sequence[list[Any]], mode: Rol
     await asyncio.gather(*map(one_after_another, queues.values()))
 
 
-def rollout_config(config: DictConfig, settings: EngineSettings) -> DictConfig:
+def rollout_config(config: DictConfig) -> DictConfig:
     """The policy's rollout settings, as they are for the opponents."""
+    settings = config.opponent_engine
     of_policy = OmegaConf.to_container(config.actor_rollout_ref.rollout, resolve=True)
     ours: dict[str, Any] = {
         "gpu_memory_utilization": settings.gpu_memory_utilization,
