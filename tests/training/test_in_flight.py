@@ -19,7 +19,7 @@ from recipe.spiral.rollouts import channel
 from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.rollouts.dataset import GameDataset
 from recipe.spiral.training.game_buffer import GameBuffer
-from recipe.spiral.training.in_flight import InFlight
+from recipe.spiral.training.in_flight import GamesLost, InFlight
 from recipe.spiral.training.launched import Launch, Launched, launch
 from recipe.spiral.training.turn_batches import GameLength
 from tests.fake_queue import FakeQueue
@@ -106,7 +106,7 @@ class Verl(PPOTrainer):
         return Played([], []), []
 
 
-def trainer(workers: Workers, slot: int = 0, unit: str = "games") -> Any:
+def trainer(workers: Workers, slot: int = 0, in_flight: list[GameKey] | None = None, unit: str = "games") -> Any:
     config = OmegaConf.create(
         {
             "batch_unit": unit,
@@ -116,7 +116,7 @@ def trainer(workers: Workers, slot: int = 0, unit: str = "games") -> Any:
         }
     )
     launched = Launched()
-    state = SimpleNamespace(league=League(slot), game_length=GameLength(8, 16))
+    state = SimpleNamespace(league=League(slot), in_flight=in_flight or [], game_length=GameLength(8, 16))
     made = type("Trainer", (InFlight, Verl), {"launched": launched, "state": state})(config)
     workers.on_launch = lambda batch: launch(batch, launched, state.league, seated=True)  # type: ignore[arg-type]
     made.agent_loop_manager = workers
@@ -158,7 +158,7 @@ def test_a_resumed_run_plays_on_against_the_same_opponents_wherever_they_are_now
     queue.kv_batch_put([f"{before.rows[3]['uid']}_0_0"], "train", tags=[{"min_global_steps": 0}])  # half of its rows
 
     after = Workers()
-    again = trainer(after, slot=1)
+    again = trainer(after, slot=1, in_flight=made.launched.of("train"))
     again.global_steps = 7
     again._reissue_inflight_prompts()
     assert again.launched.of("train") == made.launched.of("train")
@@ -177,7 +177,7 @@ def test_a_run_that_has_all_its_steps_launches_nothing(monkeypatch: pytest.Monke
     monkeypatch.setattr("recipe.spiral.training.in_flight.tq", queue)
     made = trainer(workers)
     made._add_prompts_to_generate(BATCH)
-    again = trainer(after := Workers())
+    again = trainer(after := Workers(), in_flight=made.launched.of("train"))
     again.global_steps = 101  # verl counts on before it looks
     again._reissue_inflight_prompts()
     again._add_async_warmup_batches(1)
@@ -201,13 +201,25 @@ def test_a_game_that_failed_is_played_again_and_what_was_trained_is_gone(monkeyp
     queue.kv_batch_put(["trained_0_0", "trained_0_0_padding"], "train", tags=[{"min_global_steps": 0}] * 2)
 
     after = Workers()
-    again = trainer(after)
+    again = trainer(after, in_flight=made.launched.of("train"))
     again._reissue_inflight_prompts()
     assert [row["uid"] for row in after.rows] == [row["uid"] for row in workers.rows if row["uid"] != over]
     channel.raise_failures(again.launched.of("train"))
     assert set(queue.partitions["games"]) == {str(made.launched.key(over))}, "what is over keeps its record"
     assert queue.partitions["train"][failed][1]["status"] == "pending"
     assert [key for key in queue.partitions["train"] if "_" in key] == [f"{over}_0_0"]
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_a_checkpoint_that_lacks_games_is_refused(monkeypatch: pytest.MonkeyPatch, more: bool) -> None:
+    queue, workers = FakeQueue.install(monkeypatch), Workers()
+    monkeypatch.setattr("recipe.spiral.training.in_flight.tq", queue)
+    made = trainer(workers)
+    made._add_prompts_to_generate(BATCH)
+    named = made.launched.of("train")
+    named = [*named, GameKey("train", 5, 9, 0)] if more else named[1:]
+    with pytest.raises(GamesLost, match=r"names \d games in flight and holds 4; 1 differ, the first: train-5-"):
+        trainer(Workers(), in_flight=named)._reissue_inflight_prompts()
 
 
 def test_of_turns_so_many_games_are_launched_as_should_have_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,10 @@ MOST_SHOWN = 8
 Mixin: Any = object
 
 
+class GamesLost(RuntimeError):
+    """A checkpoint's games in flight are not those that it names."""
+
+
 class InFlight(Mixin):
     """A mixin before ``SpiralTrainer``, over verl's trainer of an asynchronous mode."""
 
@@ -121,7 +125,11 @@ class InFlight(Mixin):
     # -- going on from a checkpoint ------------------------------------------------------------------------------------
 
     def _reissue_inflight_prompts(self, *args: Any, **kwargs: Any) -> Any:
-        """Account for the games that a checkpoint holds; then verl launches those again that were not over."""
+        """Account for the games that a checkpoint holds; then verl launches those again that were not over.
+
+        Raises:
+            GamesLost: they are not those that the checkpoint's state names.
+        """
         if self._done:
             return 0
         league = self.state.league
@@ -130,6 +138,13 @@ class InFlight(Mixin):
         if prompts:
             for uid, launch in launches(tq.kv_batch_get(keys=prompts, partition_id=TRAIN)):
                 self.launched.add(uid, launch)
+        stored, named = {key.first_try() for key in self.launched.of(TRAIN)}, set(self.state.in_flight)
+        if stored != named:
+            lost = sorted(stored ^ named)
+            raise GamesLost(
+                f"the checkpoint names {len(named)} games in flight and holds {len(stored)}; {len(lost)} differ, the "
+                f"first: {lost[0]}; go on from an older checkpoint (trainer.resume_mode=resume_path)"
+            )
         # a pool's member that is to answer them must be loaded before they are launched, and may be elsewhere now
         league.begin_step(self.global_steps)
         if prompts:

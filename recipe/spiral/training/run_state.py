@@ -35,6 +35,7 @@ class RunState:
     """The state of a run, which a resumed run goes on from.
 
     Attributes:
+        in_flight: of the checkpoint that the run goes on from: the games that were neither trained nor dropped.
         game_length: how many rows a game gives.
         metrics: all that is logged, in the run's folder.
         watchers: what extensions have the training watched by.
@@ -47,6 +48,7 @@ class RunState:
         rae, trainer = config.algorithm.rae, config.trainer
         run_dir = Path(config.run_dir)
         self.config = config
+        self.in_flight: list[GameKey] = []
         self._launched = launched
         self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)
         self.game_length = GameLength()
@@ -152,6 +154,8 @@ class RunState:
         if folder is not None:
             state = read_state(folder)
             self.baselines.load_state_dict(state["baselines"])
+            seed = int(self.config.seed)
+            self.in_flight = [GameKey("train", seed, at, index, group=group) for at, index, group in state["in_flight"]]
             for watcher in self.watchers:
                 watcher.load_state_dict(state["guard"])
             was, now = of_baselines(state.get("settings", {})), of_baselines(kept_settings(self.config))
