@@ -1,7 +1,7 @@
 """A server for one person, on this machine: what ``play --web`` and ``report --serve`` have in common.
 
-Who has the address gets in: it holds a random token, and every path without it is refused (403). Requests must name
-this machine as their host, so that no other site's page can reach the server by a name of its own (DNS rebinding).
+Who has the address gets in: it holds a random token, and every path without it is refused (403). No page of another
+site knows the token, so requests may call this machine by any name.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import psutil
 
 from ..extras import install
 
@@ -59,7 +57,6 @@ class LocalServer:
             raise ImportError(f"{option} needs starlette and uvicorn: {install('web')}") from error
         self.socket = _listen(host, port)
         self.token = secrets.token_urlsafe(16)
-        self.hosts = own_names(host)
         self._host = host
 
     def announce(self) -> None:
@@ -81,8 +78,8 @@ class LocalServer:
         return uvicorn.Server(uvicorn.Config(application, timeout_graceful_shutdown=1, lifespan="off", **quiet))
 
 
-def guarded(routes: Sequence[BaseRoute], token: str, hosts: set[str], headers: Mapping[str, str]) -> Starlette:
-    """An application with these routes behind the token, for requests that call this machine by one of ``hosts``."""
+def guarded(routes: Sequence[BaseRoute], token: str, headers: Mapping[str, str]) -> Starlette:
+    """An application with these routes behind the token."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.middleware.base import BaseHTTPMiddleware
@@ -92,12 +89,10 @@ def guarded(routes: Sequence[BaseRoute], token: str, hosts: set[str], headers: M
     async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         given = request.scope["path"].removeprefix("/").partition("/")[0]
         response: Response
-        if _host(request.headers.get("host", "")) not in hosts:
-            response = PlainTextResponse("This server is not reached by that name.\n", 403)
-        elif not secrets.compare_digest(given.encode(), token.encode()):
-            response = PlainTextResponse("Wrong token: open the whole address that the program printed.\n", 403)
-        else:
+        if secrets.compare_digest(given.encode(), token.encode()):
             response = await call_next(request)
+        else:
+            response = PlainTextResponse("Wrong token: open the whole address that the program printed.\n", 403)
         response.headers.update(headers)
         return response
 
@@ -113,18 +108,3 @@ def _listen(host: str, port: int) -> socket.socket:
             f"--host {host} --port {port}: cannot listen there ({getattr(error, 'strerror', None) or error})"
             + ("; --port 0 takes a free one" if port else "")
         ) from None
-
-
-def own_names(host: str) -> set[str]:
-    """What requests may name as their host: the machine, as it is reached at the address that is listened on."""
-    names = {host, "localhost", "127.0.0.1", "::1"}
-    if host in _EVERYWHERE:
-        addresses = (address.address.split("%")[0] for family in psutil.net_if_addrs().values() for address in family)
-        names |= {socket.gethostname(), socket.getfqdn(), *addresses}
-    return {name.casefold() for name in names}
-
-
-def _host(header: str) -> str:
-    """The name of a Host header, without its port."""
-    name = header[1:].partition("]")[0] if header.startswith("[") else header.partition(":")[0]
-    return name.casefold()

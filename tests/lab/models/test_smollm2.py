@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def test_what_is_missing_is_named_with_its_command(tmp_path: Path, monkeypatch: 
         smollm2.ensure(cache=tmp_path)
     with pytest.raises(ImportError, match=r"pip install gguf"):
         monkeypatch.setattr(smollm2, "gguf_file", lambda: tmp_path / "model.gguf")
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
         smollm2.build(tmp_path)
 
 

