@@ -83,7 +83,7 @@ def test_a_preset_of_a_model_that_is_not_here(tmp_path: Path) -> None:
     assert lines[0] == "dry run: outputs/spiral/paper_llama_8b; nothing is started, asked or written"
     assert lines[1] == "settings that differ from the defaults of hardware=gpu, model=hf, task=games, loss=clipped"
     assert {"  seed: 7", "  prompt.template: llama_instruct", "  rules.turn_cap: 50"} <= set(lines)
-    assert "memory, in GiB, of each GPU (79.6, taken for a card of 80 GB as it is not known here); estimated" in lines
+    assert "memory, in GiB, of each GPU (79.6, taken for a card of 80 GB as there is none here); estimated" in lines
     told = lines[lines.index("to be downloaded, where it is not in the cache") + 1 :]
     assert told[:3] == [
         "  meta-llama/Llama-3.1-8B-Instruct: about 15 GiB, after its terms were accepted on the hub",

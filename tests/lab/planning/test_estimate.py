@@ -269,7 +269,7 @@ def test_a_warning_starts_it_anyway_and_an_unknown_gpu_refuses_nothing(
     check_of(tmp_path / "a", "memory.device_gib=24", "memory.on_excess=warn")
     assert "note: memory: about" in capsys.readouterr().err
     check_of(tmp_path / "b", "trainer.n_gpus_per_node=1")
-    assert "taken for a card of 80 GB as it is not known here" in capsys.readouterr().out
+    assert "taken for a card of 80 GB as there is none here" in capsys.readouterr().out
 
 
 def test_on_a_cpu_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,8 +16,10 @@ USUAL = 79.6 * 2**30
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _FIELDS = "index,uuid,memory.total,memory.used,mig.mode.current"
-#: In what ``nvidia-smi -L`` prints: a card, and below it the slices that MIG has made of it.
-_LISTED = re.compile(r"\(UUID: ((?:GPU|MIG)-[^)]+)\)")
+#: In what ``nvidia-smi -L`` prints: a card, and below it the slices that MIG has made of it, with their GB.
+_LISTED = re.compile(r"(?:MIG \S*?g\.(?P<gb>\d+)gb|GPU \d+:).*\(UUID: (?P<uuid>[^)]+)\)")
+#: A slice has about so much of the GB in its name, as GiB.
+_OF_A_SLICE = 0.95
 
 
 @dataclass(frozen=True)
@@ -47,18 +49,24 @@ def cards() -> list[Card]:
     if not (chosen := _chosen()):
         return all_cards
     if any(card.sliced for card in all_cards):
-        parents = _parents()
+        parents = {uuid: card for uuid, card, _ in _slices()}
         chosen = [parents.get(name, name) for name in chosen]
     named = (card for name in chosen for card in all_cards if name == card.index or card.uuid.startswith(name))
     return list(dict.fromkeys(named))
 
 
 def gpu_memory() -> int | None:
-    """Bytes of the smallest GPU that CUDA may use here; None: there is none, or no driver, or only slices (MIG)."""
+    """Bytes of the smallest GPU, or slice of one, that CUDA may use here; None: there is none, or no driver."""
     try:
-        return min((card.total for card in cards() if not card.sliced), default=None)
+        visible = cards()
+        sliced = {card.uuid for card in visible if card.sliced}
+        parts = [part for part in _slices() if part[1] in sliced] if sliced else []
     except (OSError, subprocess.SubprocessError):
         return None
+    chosen = {uuid for uuid, _, _ in parts} & {*_chosen()}
+    sizes = [card.total for card in visible if not card.sliced]
+    sizes += [size for uuid, _, size in parts if not chosen or uuid in chosen]
+    return min(sizes, default=None)
 
 
 def gpu_in_use() -> int:
@@ -74,14 +82,17 @@ def _chosen() -> list[str]:
     return [name.strip() for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
 
 
-def _parents() -> dict[str, str]:
-    """The card of each slice that MIG has made, by their ids."""
-    parents, card = {}, ""
+def _slices() -> list[tuple[str, str, int]]:
+    """Of each slice that MIG has made: its id, its card's, and its bytes."""
+    slices, card = [], ""
     for line in _nvidia_smi("-L"):
-        if match := _LISTED.search(line):
-            card = match[1] if match[1].startswith("GPU") else card
-            parents[match[1]] = card
-    return parents
+        if (match := _LISTED.search(line)) is None:
+            continue
+        if match["gb"] is None:
+            card = match["uuid"]
+        else:
+            slices.append((match["uuid"], card, int(int(match["gb"]) * _OF_A_SLICE * 2**30)))
+    return slices
 
 
 def _nvidia_smi(*arguments: str) -> list[str]:

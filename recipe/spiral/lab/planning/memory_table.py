@@ -80,7 +80,7 @@ def device_memory(config: DictConfig) -> tuple[int, bool]:
 
 def table(made: Estimate, known: bool) -> list[str]:
     """Lines for people."""
-    size = f"{made.device / GIB:.1f}" + ("" if known else ", taken for a card of 80 GB as it is not known here")
+    size = f"{made.device / GIB:.1f}" + ("" if known else ", taken for a card of 80 GB as there is none here")
     lines = [f"memory, in GiB, of {made.place} ({size}); estimated"]
     for phase in [*made.phases, *([Phase("on the host", made.host)] if made.host else [])]:
         lines.append(f"  {phase.name:<26}{phase.size / GIB:>6.1f}")
