@@ -133,8 +133,11 @@ function fitRange(lines, layout) {
   layout.yaxis.range ??= [low - span * .04, high + span * .06];
 }
 
-// Lines, with bands where `low` and `high` are given. A line: {name, x, y, low, high, colour, dash, thin, quiet}.
-function lineChart(title, note, lines, options = {}) {
+// Lines, with bands where `low` and `high` are given. A line: {name, x, y, low, high, colour, dash, thin, quiet}. Null is a
+// line that the run does not have; of none there is no chart.
+function lineChart(title, note, all, options = {}) {
+  const lines = all.filter(Boolean);
+  if (!lines.length) return null;
   const build = (width) => {
     const layout = baseLayout(options), traces = [];
     const coloured = lines.map((line, place) => ({ ...line, colour: colour(line.colour ?? PALETTE[place % PALETTE.length]) }))
@@ -154,8 +157,10 @@ function lineChart(title, note, lines, options = {}) {
   return card(title, note, build, { ...options, summary: summary(lines, options.share) });
 }
 
-// Shares that add up to one, or amounts on top of each other.
-function stackChart(title, note, all, options = {}) {
+// Shares that add up to one, or amounts on top of each other; as of `lineChart`.
+function stackChart(title, note, found, options = {}) {
+  const all = found.filter(Boolean);
+  if (!all.length) return null;
   const build = (width) => {
     const lines = all.map(viewed);
     const layout = baseLayout({ ...options, range: options.full ? [0, 1] : null, zero: true });
