@@ -34,3 +34,10 @@ def test_no_command_shows_a_traceback(command: tuple[str, ...]) -> None:
     done = with_a_closed_pipe("-m", f"recipe.spiral.{command[0]}", *command[1:])
     assert done.returncode in (0, 141)
     assert done.stderr == ""
+
+
+def test_an_error_that_nobody_expected_ends_with_one_harmless_line() -> None:
+    program = "from recipe.spiral.processes.terminal import run_command\ndef main(): {}['\x1b[31m']\nrun_command(main)"
+    done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 1 and "Traceback" in done.stderr and "\x1b" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("spiral: KeyError: ")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..processes.arguments import Arguments, run_program, within
-from ..processes.terminal import fail, show_traceback, visible
+from ..processes.terminal import fail, visible
 from ..storage.checkpoints import BrokenCheckpoint
 from .exporting import Different, ExportError, export
 from .weights import DTYPES
@@ -29,9 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fail(error, status=2)
     except (Different, OSError) as error:
         return fail(error, status=1)
-    except Exception as error:
-        show_traceback(error)
-        return fail(f"{type(error).__name__}: {error}", status=1)
     return 0
 
 

@@ -45,10 +45,9 @@ class Extension(extensions.Extension):
 
     def ready(self, config: Any, tokenizer: Any) -> None:
         from .planning.memory_table import check_memory
-        from .watching.tracked_games import check_trackers, check_weave
+        from .watching.tracked_games import check_trackers
 
-        check_trackers(config.trainer.logger)
-        check_weave(config.trainer.weave)
+        check_trackers(config.trainer)
         if config.validation.benchmarks != []:
             from .evaluation.benchmarks import benchmark_entries
 

@@ -121,15 +121,19 @@ def show_traceback(error: BaseException, file: TextIO | None = None) -> None:
 
 def run_command(main: Callable[[], int | None], then: str = "") -> NoReturn:
     """Leave the process with what ``main`` returns, and without a traceback if nobody reads on (``| head``). A signal
-    ends it with one line, which ``then`` ends."""
+    ends it with one line, which ``then`` ends; an error that nobody expected, with where it comes from and one line."""
     end_at_once()
     try:
         try:
             status = main()
         except (Exception, KeyboardInterrupt) as error:  # an interrupted import may end in any error
-            if not isinstance(error, KeyboardInterrupt) and not interrupted():
+            if isinstance(error, KeyboardInterrupt) or interrupted():
+                status = fail(f"interrupted by {interrupted_by(error)}{then}", status=130)
+            elif isinstance(error, BrokenPipeError):
                 raise
-            status = fail(f"interrupted by {interrupted_by(error)}{then}", status=130)
+            else:
+                show_traceback(error)
+                status = fail(f"{type(error).__name__}: {error}", status=1)
         finally:
             print(end="", flush=True)  # does nothing where stdout is closed
     except BrokenPipeError:

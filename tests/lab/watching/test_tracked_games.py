@@ -17,7 +17,6 @@ from recipe.spiral.lab.watching.tracked_games import (
     MOST_CHARACTERS,
     Traces,
     check_trackers,
-    check_weave,
     log_games,
     log_lengths,
     samples,
@@ -150,7 +149,7 @@ class Weave(ModuleType):
 def test_games_are_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     weave = Weave()
     monkeypatch.setitem(sys.modules, "weave", weave)
-    check_weave("team/spiral")
+    check_trackers(SimpleNamespace(logger=None, weave="team/spiral"))
     written = Traces("team/spiral", "run-1", 2)
     written.write("val", 40, games())
     written.finish()
@@ -167,15 +166,9 @@ def test_games_are_traced(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_trackers_need_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracked_games.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
     for named in (None, "console", ["console", "file"]):
-        check_trackers(named)
+        check_trackers(SimpleNamespace(logger=named, weave=None))
     for named in ("mlflow", ["console", "mlflow"]):
         with pytest.raises(ImportError, match=r"^trainer\.logger: mlflow is not installed"):
-            check_trackers(named)
-
-
-def test_traces_need_weave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "weave", None)
-    monkeypatch.setattr(tracked_games.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
-    check_weave(None)
+            check_trackers(SimpleNamespace(logger=named, weave=None))
     with pytest.raises(ImportError, match=r"trainer\.weave=mine: Weave is not installed: pip install"):
-        Traces("mine", "run", 1)
+        check_trackers(SimpleNamespace(logger=None, weave="mine"))

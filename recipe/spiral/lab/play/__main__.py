@@ -14,8 +14,7 @@ from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
 from ...players.prompts import STYLES
 from ...processes.arguments import Arguments, run_program, within
 from ...processes.engine_failure import EngineFailure
-from ...processes.interrupts import interrupted_by
-from ...processes.terminal import fail, show_traceback
+from ...processes.terminal import fail
 from ...storage.disk import unwritable
 from ..models import EMBEDDED
 from .playing import Left
@@ -28,21 +27,10 @@ FOLDER = Path("outputs/spiral/played")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play; returns the exit status: 0, 1 (the game or the model failed), 2 (refused) or 130 (interrupted)."""
+    """Play; returns the exit status: 0, 1 (the game or the model failed) or 2 (refused)."""
     parser = _parser()
     options = parser.parse_args(arguments)
     parser.refuse_idle(options, host="web", port="web")
-    try:
-        return _run(options)
-    except KeyboardInterrupt as error:
-        print(file=sys.stderr)
-        return fail(f"interrupted by {interrupted_by(error)}; a game that is not over is not saved", status=130)
-    except Exception as error:
-        show_traceback(error)
-        return fail(f"{type(error).__name__}: {error}", status=1)
-
-
-def _run(options: argparse.Namespace) -> int:
     from ...storage.checkpoints import BrokenCheckpoint
 
     try:
@@ -64,6 +52,9 @@ def _run(options: argparse.Namespace) -> int:
         return fail(f"the game is void: {error}", status=1)
     except (ValueError, ImportError, EngineFailure, PromptTooLong, PlayerMisconfigured) as error:
         return fail(error, status=2)
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # behind what was being typed
+        raise
     finally:
         session.opponent.close()
     return 0
@@ -163,4 +154,4 @@ def _parser() -> Arguments:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_program(main, "; a game that is not over is not saved")

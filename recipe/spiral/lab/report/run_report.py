@@ -164,14 +164,15 @@ class RunReport:
         logged, trained = self.curves.times, self.curves.values.get("games/count")
         people = steps["human"] and not (steps["train"] or steps["val"] or logged)
         kind = "evaluation" if self._evaluation else "people" if people else "run"
-        config = config_of(self.run_dir)
+        config, log = config_of(self.run_dir), self.run_dir / LOG
+        total = setting(config, "trainer.total_training_steps")
         settings = {key: value for key in _SETTINGS if (value := setting(config, key)) is not None}
         return {
             "name": str(setting(config, "trainer.experiment_name") or self.run_dir.absolute().name),
             "folder": self.run_dir.absolute().name,
             "running": running,
             "step": max([*steps["train"], *logged], default=0),
-            "total": total_steps(self.run_dir),
+            "total": total if isinstance(total, int) else None,
             "games": count,
             # Not the records: they have what was left out, and may be of some steps only.
             "trained": round(sum(value or 0 for value in trained.values())) if trained else count["train"],
@@ -185,7 +186,7 @@ class RunReport:
             "results": [] if kind == "run" else _counted(steps["eval" if kind == "evaluation" else "human"]),
             "asks_questions": setting(config, "data.custom_cls.name") == "QuestionDataset",
             "settings": settings,
-            "last_lines": _last_lines(self.run_dir / LOG),
+            "last_lines": log.read_text("utf-8", "replace").splitlines()[-12:] if log.is_file() else [],
         }
 
 
@@ -197,18 +198,3 @@ def _counted(steps: Mapping[int, Step]) -> list[list[Any]]:
             found.update({(policy, game, opponent, role, place): count for place, count in enumerate(results)})
     groups = sorted({key[:4] for key in found})
     return [[*group, *(found[*group, place] for place in range(4))] for group in groups]
-
-
-def total_steps(run_dir: Path) -> int | None:
-    """How long a run is to train; None: its config does not say."""
-    total = setting(config_of(run_dir), "trainer.total_training_steps")
-    return total if isinstance(total, int) else None
-
-
-def _last_lines(log: Path) -> list[str]:
-    """The end of what the run printed."""
-    if not log.is_file():
-        return []
-    with log.open("rb") as lines:
-        lines.seek(max(0, log.stat().st_size - 8000))
-        return lines.read().decode("utf-8", errors="replace").splitlines()[-12:]

@@ -89,22 +89,16 @@ def text(record: GameRecord) -> str:
     return "\n".join([*lines, f"--- {record.termination}: {rewards}"])
 
 
-def check_trackers(named: str | Iterable[str] | None) -> None:
-    """See that the packages of the trackers are installed; ImportError says how to install one that is not."""
-    for name in [named] if isinstance(named, str) else named or ():
+def check_trackers(trainer: Any) -> None:
+    """See that the packages of ``trainer.logger`` and ``trainer.weave`` are installed; ImportError says how to install
+    one that is not."""
+    named = [trainer.logger] if isinstance(trainer.logger, str) else trainer.logger or ()
+    for name in named:
         if name in _PACKAGES and importlib.util.find_spec(name) is None:
             raise ImportError(f"trainer.logger: {name} is not installed: pip install {name}, or leave it out")
-
-
-def check_weave(project: str | None) -> None:
-    """See that Weave is installed, if traces are asked for.
-
-    Raises:
-        ImportError: it is not; the message says how to install it.
-    """
-    if project is not None and importlib.util.find_spec("weave") is None:
+    if trainer.weave is not None and importlib.util.find_spec("weave") is None:
         raise ImportError(
-            f"trainer.weave={project}: Weave is not installed: {install('weave')}, or set trainer.weave=null"
+            f"trainer.weave={trainer.weave}: Weave is not installed: {install('weave')}, or set trainer.weave=null"
         )
 
 
@@ -117,13 +111,9 @@ class Traces:
         project: Weave's, as "name" or "entity/name"; it is created if need be.
         experiment: the run's name, an attribute of every call.
         games: the number of games of each step and of each validation that are traced.
-
-    Raises:
-        ImportError: Weave is not installed.
     """
 
     def __init__(self, project: str, experiment: str, games: int) -> None:
-        check_weave(project)
         self._client: Any = importlib.import_module("weave").init(project)
         self._experiment, self._games = experiment, games
 

@@ -14,7 +14,7 @@ async function chart(facts, place) {
     if (repeated && !single) { if (x.length) lines.push({ name: plain(title), x, y, low: runs.length > 1 ? low : null, high: runs.length > 1 ? high : null, colour: shade }); }
     else for (const run of runs) if (data.runs[run]) lines.push({ name: plain(facts.runs[run].name), x: data.runs[run][0], y: data.runs[run][1], times: facts.runs[run].times, colour: repeated ? shade : PALETTE[run % PALETTE.length], quiet: facts.runs.length > 6 });
   }
-  return lines.length ? lineChart(plain(name), repeated && !single ? "Mean over the runs of a setting that have got so far, with the 95% interval of Student's t" : "", lines, { share: SHARES.test(name) }) : null;
+  return lineChart(plain(name), repeated && !single ? "Mean over the runs of a setting that have got so far, with the 95% interval of Student's t" : "", lines, { share: SHARES.test(name) });
 }
 
 // The settings in which the runs differ.

@@ -7,12 +7,11 @@ function reader(data) {
     return found ? { x: data.axes[found[0]], y: found[1], times: data.times, ...more } : null;
   };
   const names = Object.keys(data.curves);
-  const lines = (...all) => all.filter(Boolean);
   const withLimits = (core, aux, more) => {
     const line = curve(core, more), low = curve(`${aux}_low`), high = curve(`${aux}_high`);
     return line && low && high && low.y.length === line.y.length ? { ...line, low: low.y, high: high.y } : line;
   };
-  return { curve, names, lines, withLimits };
+  return { curve, names, withLimits };
 }
 
 const FIRST = (line) => line?.y.find((value) => value !== null), LAST = (line) => line?.y.findLast((value) => value !== null);

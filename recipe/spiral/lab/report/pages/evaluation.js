@@ -101,7 +101,7 @@ SPIRAL.start(async ({ again }) => {
   const chosen = again ? document.querySelector("#policy")?.value : null, top = scrollY;
   forgetCharts();
   const exact = gamesOf(all.names, /^val-core\/([^/]+)\/nash_conv$/).map((game) => all.curve(`val-core/${game}/nash_conv`, { name: plain(game) }));
-  const curves = exact.length ? [lineChart("NashConv in validation", "An equilibrium has 0", exact, { zero: true })] : [];
+  const curves = lineChart("NashConv in validation", "An equilibrium has 0", exact, { zero: true });
   const parts = data.evaluations.flatMap((one) => {
     const inside = [...results(one), ...exploited(one), ...benchmarks(one, data)], charts = ratings(one);
     return [h("h2", {}, `Evaluation: ${plain(one.name)}`), (one.notes ?? []).map((note) => h("p", { class: "note" }, plain(typeof note === "string" ? note : JSON.stringify(note)))), ...inside, charts.length ? h("div", { class: "grid", style: "margin-top:.9rem" }, charts) : null];

@@ -2,36 +2,30 @@
 "use strict";
 
 // A game's charts: results of self-play, validation by role, baselines, advantages, invalid answers, distance from equilibrium.
-function gameCharts({ curve, names, lines, withLimits }, game, asks) {
-  const charts = [], roles = asks ? [0] : [0, 1], of = (role) => asks ? "" : ` ${role}`;
-  const distance = curve(`val-core/${game}/nash_conv`, { name: "", colour: "accent" });
-  if (distance) charts.push(lineChart("NashConv", `What both players could gain by best answers${game === "KuhnPoker" ? ", in chips" : ""}. An equilibrium has 0.`, [distance], { zero: true }));
-  const value = curve(`val-core/${game}/value`, { name: "", colour: "p0" });
-  if (value) charts.push(lineChart("Value for player 0", `Of the policy against itself, exact${game === "KuhnPoker" ? ", in chips; −1/18 in an equilibrium" : ""}`, [value]));
-  const optimal = curve(`val-core/${game}/optimal`, { name: "", colour: "win" });
-  if (optimal) charts.push(lineChart("Optimal moves", "Share of the decisions that can be reached", [optimal], { share: true }));
-  const illegalShare = curve(`val-core/${game}/illegal`, { name: "", colour: "loss" });
-  if (illegalShare) charts.push(lineChart("Illegal answers in the policy's table", "Mean over the information sets", [illegalShare], { share: true }));
-  const dead = curve(`val-core/${game}/died_out`, { name: "", colour: "loss" });
-  if (dead) charts.push(lineChart("Actions that have died out", "Legal actions whose probability is next to 0 at an information set", [dead], { zero: true }));
+function gameCharts({ curve, names, withLimits }, game, asks) {
+  const roles = asks ? [0] : [0, 1], of = (role) => asks ? "" : ` ${role}`, kuhn = game === "KuhnPoker";
+  const exact = (metric, shade) => [curve(`val-core/${game}/${metric}`, { name: "", colour: shade })];
   const opponents = [...new Set(names.map((name) => name.match(/^val-core\/(.+)\/([^/]+)\/p[01]\/win$/)).filter((found) => found && found[2] === game).map((found) => found[1]))];
-  for (const opponent of opponents) {
-    const both = lines(...roles.map((role) => withLimits(`val-core/${opponent}/${game}/p${role}/win`, `val-aux/${opponent}/${game}/p${role}/win`, { name: roleName(role), colour: `p${role}` })));
-    if (both.length) charts.push(lineChart(asks ? "Right answers in validation" : `Won against ${plain(opponent)}`, asks ? "With 95% intervals" : "Validation, with 95% intervals", asks ? [{ ...both[0], name: "" }] : both, { share: true, range: [0, 1.02] }));
-  }
-  charts.push(...resultCharts(curve, game, asks));
-  const rewards = lines(...roles.flatMap((role) => [curve(`games/${game}/p${role}/reward`, { name: `outcome${of(role)}`, colour: `p${role}`, thin: true, quiet: true }),
-    curve(`games/${game}/p${role}/baseline`, { name: `baseline${of(role)}`, colour: `p${role}` })]));
-  if (rewards.length) charts.push(lineChart(asks ? "Outcome and baseline" : "Outcome and baseline by role", "Thin: the step's mean outcome R. Bold: the baseline b that it is compared with.", rewards));
-  const advantages = lines(...roles.map((role) => {
+  const won = (opponent) => roles.map((role) => withLimits(`val-core/${opponent}/${game}/p${role}/win`, `val-aux/${opponent}/${game}/p${role}/win`, { name: asks ? "" : roleName(role), colour: `p${role}` }));
+  const rewards = roles.flatMap((role) => [curve(`games/${game}/p${role}/reward`, { name: `outcome${of(role)}`, colour: `p${role}`, thin: true, quiet: true }),
+    curve(`games/${game}/p${role}/baseline`, { name: `baseline${of(role)}`, colour: `p${role}` })]);
+  const advantages = roles.map((role) => {
     const mean = curve(`games/${game}/p${role}/advantage_mean`), spread = curve(`games/${game}/p${role}/advantage_std`);
     return mean && spread ? { ...mean, name: asks ? "" : roleName(role), colour: `p${role}`, low: mean.y.map((y, at) => y === null ? null : y - spread.y[at]), high: mean.y.map((y, at) => y === null ? null : y + spread.y[at]) } : null;
-  }));
-  if (advantages.length) charts.push(lineChart(asks ? "Advantages" : "Advantages by role", "Mean, and one standard deviation to both sides", advantages));
-  const invalid = lines(...roles.map((role) => curve(`games/${game}/p${role}/invalid`, { name: asks ? "" : roleName(role), colour: `p${role}` })));
-  if (invalid.length) charts.push(asks ? lineChart("Answers that cannot be read", "Share of the responses in training", invalid, { share: true })
-    : lineChart("Ended by an answer that is not legal", "Share of the games in training", invalid, { share: true }));
-  return charts;
+  });
+  const invalid = roles.map((role) => curve(`games/${game}/p${role}/invalid`, { name: asks ? "" : roleName(role), colour: `p${role}` }));
+  return [
+    lineChart("NashConv", `What both players could gain by best answers${kuhn ? ", in chips" : ""}. An equilibrium has 0.`, exact("nash_conv", "accent"), { zero: true }),
+    lineChart("Value for player 0", `Of the policy against itself, exact${kuhn ? ", in chips; −1/18 in an equilibrium" : ""}`, exact("value", "p0")),
+    lineChart("Optimal moves", "Share of the decisions that can be reached", exact("optimal", "win"), { share: true }),
+    lineChart("Illegal answers in the policy's table", "Mean over the information sets", exact("illegal", "loss"), { share: true }),
+    lineChart("Actions that have died out", "Legal actions whose probability is next to 0 at an information set", exact("died_out", "loss"), { zero: true }),
+    ...opponents.map((opponent) => lineChart(asks ? "Right answers in validation" : `Won against ${plain(opponent)}`, asks ? "With 95% intervals" : "Validation, with 95% intervals", won(opponent), { share: true, range: [0, 1.02] })),
+    ...resultCharts(curve, game, asks),
+    lineChart(asks ? "Outcome and baseline" : "Outcome and baseline by role", "Thin: the step's mean outcome R. Bold: the baseline b that it is compared with.", rewards),
+    lineChart(asks ? "Advantages" : "Advantages by role", "Mean, and one standard deviation to both sides", advantages),
+    lineChart(asks ? "Answers that cannot be read" : "Ended by an answer that is not legal", `Share of the ${asks ? "responses" : "games"} in training`, invalid, { share: true }),
+  ];
 }
 
 // The results of a game's training, by role; where both players are the policy, player 1's are player 0's the other way round.
@@ -47,86 +41,78 @@ function resultCharts(curve, game, asks) {
   });
 }
 
-function answerCharts({ curve, names, lines }, asks) {
-  const charts = [], games = gamesOf(names, /^games\/(.+)\/p[01]\/win$/);
-  const byGame = (metric) => lines(...games.flatMap((game, place) => [0, 1].map((role) =>
-    curve(`games/${game}/p${role}/${metric}`, { name: asks ? game : `${game} ${role}`, colour: PALETTE[place * 2 % PALETTE.length], dash: role ? "dot" : "solid", quiet: games.length > 3 }))));
-  const by = asks ? "by data set" : "by game and player";
-  const entropy = lines(curve("turns/entropy", { name: "all", colour: "ink" }));
-  const own = byGame("entropy");
-  if (entropy.length || own.length) charts.push(lineChart("Entropy", `Of the sampled tokens, in nats per token; ${by}`, own.length ? own : entropy, { zero: true }));
-  const tokens = byGame("response_tokens"), mean = lines(curve("turns/response_tokens", { name: "all", colour: "ink" }));
-  if (tokens.length || mean.length) charts.push(lineChart("Length of a response", `Tokens, mean per ${asks ? "response" : "turn"}; ${by}`, tokens.length ? tokens : mean, { zero: true }));
-  const kinds = lines(curve("turns/no_answer", { name: "no answer", colour: "third" }), curve("turns/unreadable", { name: "unreadable", colour: "p1" }),
-    curve("turns/illegal", { name: "illegal", colour: "loss" }), curve("turns/truncated", { name: "truncated", colour: "fourth" }));
-  if (kinds.length) charts.push(stackChart(asks ? "Answers that cannot be read, by kind" : "Answers that are not legal actions, by kind", `Share of the ${asks ? "responses" : "turns"}`, kinds, { share: true }));
-  const short = byGame("short_reasoning");
-  if (short.some((line) => line.y.some((y) => y > 0 && y < 1))) charts.push(lineChart("Short reasoning", "Share of the turns with next to no words before the answer", short, { share: true }));
-  return charts;
+function answerCharts({ curve, names }, asks) {
+  const games = gamesOf(names, /^games\/(.+)\/p[01]\/win$/);
+  const byGame = (metric) => games.flatMap((game, place) => [0, 1].map((role) =>
+    curve(`games/${game}/p${role}/${metric}`, { name: asks ? game : `${game} ${role}`, colour: PALETTE[place * 2 % PALETTE.length], dash: role ? "dot" : "solid", quiet: games.length > 3 })));
+  const orAll = (metric) => { const own = byGame(metric); return own.some(Boolean) ? own : [curve(`turns/${metric}`, { name: "all", colour: "ink" })]; };
+  const by = asks ? "by data set" : "by game and player", short = byGame("short_reasoning");
+  const kinds = [["no_answer", "third"], ["unreadable", "p1"], ["illegal", "loss"], ["truncated", "fourth"]].map(([kind, shade]) => curve(`turns/${kind}`, { name: kind.replace("_", " "), colour: shade }));
+  return [
+    lineChart("Entropy", `Of the sampled tokens, in nats per token; ${by}`, orAll("entropy"), { zero: true }),
+    lineChart("Length of a response", `Tokens, mean per ${asks ? "response" : "turn"}; ${by}`, orAll("response_tokens"), { zero: true }),
+    stackChart(asks ? "Answers that cannot be read, by kind" : "Answers that are not legal actions, by kind", `Share of the ${asks ? "responses" : "turns"}`, kinds, { share: true }),
+    short.some((line) => line?.y.some((y) => y > 0 && y < 1)) ? lineChart("Short reasoning", "Share of the turns with next to no words before the answer", short, { share: true }) : null,
+  ];
 }
 
-function updateCharts({ curve, names, lines }) {
-  const charts = [];
+function updateCharts({ curve }) {
   const one = (metric, title, note, options = {}) => {
     const line = curve(metric, { name: "", colour: "accent" });
-    if (line && line.y.some((y) => y !== null)) charts.push(lineChart(title, note, [line], options));
+    return line?.y.some((y) => y !== null) ? lineChart(title, note, [line], options) : null;
   };
-  one("actor/grad_norm", "Gradient norm", "Before clipping", { zero: true });
-  one("actor/lr", "Learning rate", "");
-  one("actor/ppo_kl", "KL to the policy that played", "Nats per token");
-  one("actor/kl_loss", "KL to the reference policy", "Nats per token", { zero: true });
-  one("actor/pg_clipfrac", "Clipped tokens", "Share whose ratio PPO clips", { share: true });
-  return charts;
+  return [
+    one("actor/grad_norm", "Gradient norm", "Before clipping", { zero: true }),
+    one("actor/lr", "Learning rate", ""),
+    one("actor/ppo_kl", "KL to the policy that played", "Nats per token"),
+    one("actor/kl_loss", "KL to the reference policy", "Nats per token", { zero: true }),
+    one("actor/pg_clipfrac", "Clipped tokens", "Share whose ratio PPO clips", { share: true }),
+  ];
 }
 
 // With DPO's loss: pairs by game or data set, and whether the policy prefers the chosen response more than the reference does.
-function pairCharts({ curve, names, lines }) {
-  const charts = [], games = gamesOf(names, /^pairs\/(.+)\/count$/);
-  for (const game of games) {
-    const prompts = lines(curve(`pairs/${game}/count`, { name: "pairs", colour: "win" }), curve(`pairs/${game}/ties`, { name: "ties", colour: "draw" }),
-      curve(`pairs/${game}/alone`, { name: "one response", colour: "fourth" }));
-    if (prompts.length) charts.push(stackChart(`Prompts that gave pairs, ${plain(game)}`, "A tie has no best response; one response alone can be compared with nothing", prompts, {}));
-    const rewards = lines(curve(`pairs/${game}/chosen_reward`, { name: "chosen", colour: "win" }), curve(`pairs/${game}/rejected_reward`, { name: "rejected", colour: "loss" }));
-    if (rewards.length) charts.push(lineChart(`Rewards of responses, ${plain(game)}`, "beta times the log-probability, minus the reference's; before the update", rewards, { zero: true }));
-  }
-  const byGame = (metric) => lines(...games.map((game, place) => curve(`pairs/${game}/${metric}`, { name: game, colour: PALETTE[place % PALETTE.length] })),
-    curve(`actor/dpo_${metric}`, { name: "in the update", colour: "ink", thin: true }));
-  const accuracy = byGame("accuracy"), margin = byGame("margin");
-  if (accuracy.length) charts.push(lineChart("Pairs the right way round", "Share whose chosen response the policy prefers more than the reference does", accuracy, { share: true, range: [0, 1.02] }));
-  if (margin.length) charts.push(lineChart("Margin", "Chosen minus rejected reward", margin, { zero: true }));
-  return charts;
+function pairCharts({ curve, names }) {
+  const games = gamesOf(names, /^pairs\/(.+)\/count$/);
+  const of = (game, ...lines) => lines.map(([metric, name, shade]) => curve(`pairs/${game}/${metric}`, { name, colour: shade }));
+  const byGame = (metric) => [...games.map((game, place) => curve(`pairs/${game}/${metric}`, { name: game, colour: PALETTE[place % PALETTE.length] })),
+    curve(`actor/dpo_${metric}`, { name: "in the update", colour: "ink", thin: true })];
+  return [
+    ...games.flatMap((game) => [
+      stackChart(`Prompts that gave pairs, ${plain(game)}`, "A tie has no best response; one response alone can be compared with nothing", of(game, ["count", "pairs", "win"], ["ties", "ties", "draw"], ["alone", "one response", "fourth"])),
+      lineChart(`Rewards of responses, ${plain(game)}`, "beta times the log-probability, minus the reference's; before the update", of(game, ["chosen_reward", "chosen", "win"], ["rejected_reward", "rejected", "loss"]), { zero: true }),
+    ]),
+    lineChart("Pairs the right way round", "Share whose chosen response the policy prefers more than the reference does", byGame("accuracy"), { share: true, range: [0, 1.02] }),
+    lineChart("Margin", "Chosen minus rejected reward", byGame("margin"), { zero: true }),
+  ];
 }
 
 // In the asynchronous modes: how old the trained games are, and what is lost by it.
-function flightCharts({ curve, names, lines }) {
-  const charts = [], push = (title, note, found, options = {}) => { if (found.length) charts.push(lineChart(title, note, found, options)); };
-  push("Staleness of the trained games", "Updates between the weights that played and those that are trained", lines(curve("async/staleness/mean", { name: "mean", colour: "p0" }), curve("async/staleness/max", { name: "largest", colour: "draw" })), { zero: true });
-  push("Games in flight", "Launched, and neither trained nor dropped", lines(curve("async/in_flight", { name: "", colour: "accent" })), { zero: true });
-  push("Games that were too old", "Dropped since the step before", lines(curve("async/dropped", { name: "", colour: "loss" })), { zero: true });
+function flightCharts({ curve, names }) {
+  const of = (metric, name, shade) => curve(`async/${metric}`, { name, colour: shade });
   const ages = names.map((name) => name.match(/^async\/off_policy\/kl\/(\d+)$/)?.[1]).filter(Boolean).sort((a, b) => a - b);
-  push("KL of the weights that played from those that learn", "Nats per token, by staleness", ages.slice(0, PALETTE.length).map((age, place) => curve(`async/off_policy/kl/${age}`, { name: age, colour: PALETTE[place] })));
-  push("Trained games differ from those played", "Total variation of their results, over the last 20 steps: 0 is no difference", lines(curve("async/bias/outcomes", { name: "", colour: "accent" })), { zero: true });
-  return charts;
+  return [
+    lineChart("Staleness of the trained games", "Updates between the weights that played and those that are trained", [of("staleness/mean", "mean", "p0"), of("staleness/max", "largest", "draw")], { zero: true }),
+    lineChart("Games in flight", "Launched, and neither trained nor dropped", [of("in_flight", "", "accent")], { zero: true }),
+    lineChart("Games that were too old", "Dropped since the step before", [of("dropped", "", "loss")], { zero: true }),
+    lineChart("KL of the weights that played from those that learn", "Nats per token, by staleness", ages.slice(0, PALETTE.length).map((age, place) => of(`off_policy/kl/${age}`, age, PALETTE[place]))),
+    lineChart("Trained games differ from those played", "Total variation of their results, over the last 20 steps: 0 is no difference", [of("bias/outcomes", "", "accent")], { zero: true }),
+  ];
 }
 
 // The guard's symptoms, of those that there were.
 function guardCharts({ curve, names }) {
   const found = names.filter((name) => name.startsWith("guard/")).map((name) => curve(name, { name: name.slice(6).replaceAll("_", " ") })).filter((line) => line.y.some((y) => y > 0));
-  return found.length ? [lineChart("Symptoms that the guard has seen", "1 while a game shows one; docs/metrics.md of the project", found, { range: [0, 1.05] })] : [];
+  return [lineChart("Symptoms that the guard has seen", "1 while a game shows one; docs/metrics.md of the project", found, { range: [0, 1.05] })];
 }
 
 const PHASES = [["gen", "playing", "p0"], ["old_log_prob", "log-probs", "fourth"], ["ref", "reference", "third"], ["update_actor", "update", "p1"], ["update_weights", "sync", "win"],
   ["save_checkpoint", "saving", "draw"], ["testing", "validation", "loss"]];
 
-function timeCharts({ curve, lines }) {
-  const charts = [];
-  const phases = lines(...PHASES.map(([metric, name, shade]) => curve(`timing_s/${metric}`, { name, colour: shade })));
+function timeCharts({ curve }) {
+  const phases = PHASES.map(([metric, name, shade]) => curve(`timing_s/${metric}`, { name, colour: shade })).filter(Boolean);
   const axis = [...new Set(phases.flatMap((line) => line.x))].sort((a, b) => a - b);
   const aligned = phases.map((line) => ({ ...line, x: axis, y: axis.map((step) => { const at = line.x.indexOf(step); return at < 0 ? 0 : line.y[at]; }) }));
-  if (phases.length) charts.push(stackChart("Seconds by phase", "Of each step", aligned));
-  const speed = curve("perf/games_per_second", { name: "", colour: "accent" });
-  if (speed) charts.push(lineChart("Games per second", "Of the whole step", [speed], { zero: true }));
-  return charts;
+  return [stackChart("Seconds by phase", "Of each step", aligned), lineChart("Games per second", "Of the whole step", [curve("perf/games_per_second", { name: "", colour: "accent" })], { zero: true })];
 }
 
 function tile(title, value, small, extra = null) {
@@ -156,7 +142,7 @@ function tiles(run, all) {
 }
 
 function section(title, charts) {
-  return charts.length ? [h("h2", {}, title), h("div", { class: "grid" }, charts)] : [];
+  return charts.some(Boolean) ? [h("h2", {}, title), h("div", { class: "grid" }, charts)] : [];
 }
 
 // Games that people played, from their side; or an evaluation's, which the lines lead to.

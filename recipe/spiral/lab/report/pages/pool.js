@@ -22,11 +22,8 @@ SPIRAL.start(async () => {
   forgetCharts();
   const main = document.querySelector("main"), charts = data ? gameCharts(data) : [];
   if (!run.has_pool) { main.replaceChildren(h("h1", {}, "Opponents"), h("p", {}, "The policy only played itself.")); return; }
-  const win = all.lines(...["recent", "middle", "old"].map((age) => all.curve(`fsp/win/${age}`, { name: age })));
-  if (win.length) charts.push(lineChart("Won against thirds of the pool", "By age of the members; a draw is half a win", win, { share: true }));
-  const rating = all.lines(all.curve("fsp/rating", { name: "policy", colour: "p0" }));
-  if (rating.length) charts.push(lineChart("The policy's rating in training", "Elo, as the pool counts it, in all games together", rating));
-  const size = all.lines(all.curve("fsp/size", { name: "", colour: "accent" }));
-  if (size.length) charts.push(lineChart("Members of the pool", "", size, { zero: true }));
+  charts.push(lineChart("Won against thirds of the pool", "By age of the members; a draw is half a win", ["recent", "middle", "old"].map((age) => all.curve(`fsp/win/${age}`, { name: age })), { share: true }),
+    lineChart("The policy's rating in training", "Elo, as the pool counts it, in all games together", [all.curve("fsp/rating", { name: "policy", colour: "p0" })]),
+    lineChart("Members of the pool", "", [all.curve("fsp/size", { name: "", colour: "accent" })], { zero: true }));
   put(main, h("h1", {}, "Opponents"), data?.caveat ? h("p", { class: "note" }, plain(data.caveat)) : "", data?.ratings.length ? "" : h("p", { class: "note" }, `There are no ratings: ${data ? plain(data.note) : "no game with an opponent is recorded."}`), h("div", { class: "grid" }, charts));
 });
