@@ -374,17 +374,21 @@ def test_an_asynchronous_buffer_samples_in_these_steps() -> None:
     assert "sampler_cls(**replay_buffer_kwargs)" in body(PPOTrainer._build_replay_buffer)
 
 
-def test_the_client_of_the_asynchronous_modes_can_be_made_anew() -> None:
-    for mode in ("colocate_async", "separate_async"):
-        assert "get_client(client_cls=FullyAsyncLLMServerClient)" in body(get_trainer_cls(mode).get_llm_client)
-    made = FullyAsyncLLMServerClient("config", "balancer", True)
-    assert (made.config, made._load_balancer, made._only_hybrid) == ("config", "balancer", True)
+def test_the_client_is_made_by_the_last_manager_of_servers() -> None:
+    ours = "SpiralTrainer.get_llm_client, of _rollout_server_managers"
+    assert "self.llm_server_manager.get_client()" in body(PPOTrainer.get_llm_client), ours
+    for mode, manager in (("colocate_async", "llm"), ("separate_async", "standalone")):
+        made = f"self.{manager}_server_manager.get_client(client_cls=FullyAsyncLLMServerClient)"
+        assert made in body(get_trainer_cls(mode).get_llm_client), ours
+    assert "managers.append(standalone)" in body(PPOTrainerSeparateAsync._rollout_server_managers), ours
+    assert parameters(LLMServerManager.get_client) == ["self", "client_cls", "kwargs"], ours
     in_order(
         FullyAsyncLLMServerClient.generate,
         "await super().generate(",
         "prompt_ids=prompt_ids + final_output.token_ids",
         "sampling_params=sampling_params",
-        of_ours="resuming._Parts",
+        "**kwargs",
+        of_ours="resuming_client.Parts",
     )
 
 
