@@ -61,7 +61,7 @@ from recipe.spiral.training.game_buffer import GameBuffer
 from recipe.spiral.training.in_flight import InFlight
 from recipe.spiral.training.metrics import training_metrics
 from recipe.spiral.workers.mini_batch_worker import MiniBatchWorker
-from recipe.spiral.workers.policy_worker import Kinds, SeparateWorker, use_our_workers
+from recipe.spiral.workers.policy_worker import PolicyWorker, use_our_workers
 from recipe.spiral.workers.reference import ReferenceWorker
 from tests.made import record, turn
 from tests.made_configs import config
@@ -402,9 +402,11 @@ def test_separate_devices_have_workers_that_only_train() -> None:
     )
     assert 'hybrid_engine", True' in body(PPOTrainerSeparateAsync.__init__), "checks/settle.py"
     classes: dict[Any, Any] = {Role.Actor: None, Role.RefPolicy: None}
-    use_our_workers(classes, Kinds())
-    assert all(issubclass(one.__ray_metadata__.modified_class, SeparateWorker) for one in classes.values())
-    assert issubclass(SeparateWorker, DetachActorWorker)
+    use_our_workers(classes)
+    assert all(issubclass(one.__ray_metadata__.modified_class, PolicyWorker) for one in classes.values())
+    assert issubclass(PolicyWorker, DetachActorWorker)
+    changed = {name for name in vars(DetachActorWorker) if name in dir(ActorRolloutRefWorker)}
+    assert not {name for name in changed if not name.startswith("__")}, "PolicyWorker has it in other modes, too"
 
 
 def test_verl_prints_with_an_argument_that_loggers_do_not_take() -> None:

@@ -41,7 +41,7 @@ from .workers.engine import opponent_engines
 from .workers.engine.game_client import GameClient
 from .workers.engine.resuming_client import ResumingClient
 from .workers.mini_batch_worker import MINI_BATCHES
-from .workers.policy_worker import Kinds, use_our_workers
+from .workers.policy_worker import use_our_workers
 
 
 class SpiralTrainer(Mixin):
@@ -284,10 +284,12 @@ class SpiralTrainer(Mixin):
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
-        kinds = Kinds()
         if is_fast():
-            from .runtime.workers import FAST_KINDS as kinds
-        use_our_workers(self.role_worker_mapping, kinds)
+            from .runtime.workers import FastPolicyWorker, FastTrainedWorker
+
+            use_our_workers(self.role_worker_mapping, FastPolicyWorker, FastTrainedWorker)
+        else:
+            use_our_workers(self.role_worker_mapping)
 
     def _update_reference(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
         every = self.config.ref_update_freq
