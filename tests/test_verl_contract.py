@@ -61,7 +61,7 @@ from recipe.spiral.training.game_buffer import GameBuffer
 from recipe.spiral.training.in_flight import InFlight
 from recipe.spiral.training.metrics import training_metrics
 from recipe.spiral.workers.mini_batch_worker import MiniBatchWorker
-from recipe.spiral.workers.policy_worker import Kinds, SeparateWorker, use_our_workers
+from recipe.spiral.workers.policy_worker import PolicyWorker, use_our_workers
 from recipe.spiral.workers.reference import ReferenceWorker
 from tests.made import record, turn
 from tests.made_configs import config
@@ -374,17 +374,21 @@ def test_an_asynchronous_buffer_samples_in_these_steps() -> None:
     assert "sampler_cls(**replay_buffer_kwargs)" in body(PPOTrainer._build_replay_buffer)
 
 
-def test_the_client_of_the_asynchronous_modes_can_be_made_anew() -> None:
-    for mode in ("colocate_async", "separate_async"):
-        assert "get_client(client_cls=FullyAsyncLLMServerClient)" in body(get_trainer_cls(mode).get_llm_client)
-    made = FullyAsyncLLMServerClient("config", "balancer", True)
-    assert (made.config, made._load_balancer, made._only_hybrid) == ("config", "balancer", True)
+def test_the_client_is_made_by_the_last_manager_of_servers() -> None:
+    ours = "SpiralTrainer.get_llm_client, of _rollout_server_managers"
+    assert "self.llm_server_manager.get_client()" in body(PPOTrainer.get_llm_client), ours
+    for mode, manager in (("colocate_async", "llm"), ("separate_async", "standalone")):
+        made = f"self.{manager}_server_manager.get_client(client_cls=FullyAsyncLLMServerClient)"
+        assert made in body(get_trainer_cls(mode).get_llm_client), ours
+    assert "managers.append(standalone)" in body(PPOTrainerSeparateAsync._rollout_server_managers), ours
+    assert parameters(LLMServerManager.get_client) == ["self", "client_cls", "kwargs"], ours
     in_order(
         FullyAsyncLLMServerClient.generate,
         "await super().generate(",
         "prompt_ids=prompt_ids + final_output.token_ids",
         "sampling_params=sampling_params",
-        of_ours="resuming._Parts",
+        "**kwargs",
+        of_ours="resuming_client.Parts",
     )
 
 
@@ -398,9 +402,11 @@ def test_separate_devices_have_workers_that_only_train() -> None:
     )
     assert 'hybrid_engine", True' in body(PPOTrainerSeparateAsync.__init__), "checks/settle.py"
     classes: dict[Any, Any] = {Role.Actor: None, Role.RefPolicy: None}
-    use_our_workers(classes, Kinds())
-    assert all(issubclass(one.__ray_metadata__.modified_class, SeparateWorker) for one in classes.values())
-    assert issubclass(SeparateWorker, DetachActorWorker)
+    use_our_workers(classes)
+    assert all(issubclass(one.__ray_metadata__.modified_class, PolicyWorker) for one in classes.values())
+    assert issubclass(PolicyWorker, DetachActorWorker)
+    changed = {name for name in vars(DetachActorWorker) if name in dir(ActorRolloutRefWorker)}
+    assert not {name for name in changed if not name.startswith("__")}, "PolicyWorker has it in other modes, too"
 
 
 def test_verl_prints_with_an_argument_that_loggers_do_not_take() -> None:

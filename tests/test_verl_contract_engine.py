@@ -206,7 +206,6 @@ def test_our_names_are_not_verls() -> None:
     ours |= {
         "adapters",
         "busy",
-        "_adapters",
         "_holds",
         "_asleep",
         "_model_folder",
@@ -215,7 +214,6 @@ def test_our_names_are_not_verls() -> None:
         "_level",
         "_loading",
         "_all_answered",
-        "_half_loaded",
     }
     verls = set(dir(vLLMHttpServer))
     assert not ours & verls, "the server has a method of that name now"

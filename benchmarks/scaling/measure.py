@@ -112,16 +112,13 @@ def _asking(repeats: int = 3) -> dict[int, float]:
     """
     import ray
     from omegaconf import OmegaConf
-    from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient
 
-    from recipe.spiral.runtime.direct_client import DirectClient, DirectResumingClient
-    from recipe.spiral.workers.engine.resuming_client import client_of
+    from recipe.spiral.runtime.direct_client import DirectResumingClient
 
     server = ray.remote(num_cpus=0)(Server).remote()
     rollout = {"name": "vllm", "full_determinism": False, "response_length": TURN}
     config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}})
-    verls = FullyAsyncLLMServerClient(config, None)
-    client = client_of(verls, [], DirectClient, DirectResumingClient, servers=[server])
+    client = DirectResumingClient(config, servers=[server])
     sampling = {"temperature": 1.0, "logprobs": True, "max_tokens": TURN, "seed": 5}
 
     async def ask(number: int) -> None:

@@ -37,9 +37,10 @@ from .training.step import Step, account
 from .training.trackers import forget_later
 from .training.turn_batches import NO_ROWS, TurnBuffer
 from .workers.engine import opponent_engines
-from .workers.engine.resuming_client import client_of
+from .workers.engine.game_client import GameClient
+from .workers.engine.resuming_client import ResumingClient
 from .workers.mini_batch_worker import MINI_BATCHES
-from .workers.policy_worker import Kinds, use_our_workers
+from .workers.policy_worker import use_our_workers
 
 
 class SpiralTrainer(Mixin):
@@ -109,12 +110,13 @@ class SpiralTrainer(Mixin):
         managers = self._rollout_server_managers()
         servers = [replica.servers[0] for manager in managers for replica in manager.get_replicas()]
         slots = () if self.opponents is None else self.opponents.handles
-        verls = super().get_llm_client()
+        resuming = isinstance(self, InFlight)
         if is_fast():
             from .runtime.direct_client import DirectClient, DirectResumingClient
 
-            return client_of(verls, slots, DirectClient, DirectResumingClient, servers=servers)
-        return client_of(verls, slots)
+            direct = DirectResumingClient if resuming else DirectClient
+            return managers[-1].get_client(direct, slots=slots, servers=servers)
+        return managers[-1].get_client(ResumingClient if resuming else GameClient, slots=slots)
 
     def on_init_end(self) -> None:
         """While the policy's engine sleeps, the opponents' take their part of the devices."""
@@ -273,10 +275,12 @@ class SpiralTrainer(Mixin):
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
-        kinds = Kinds()
         if is_fast():
-            from .runtime.workers import FAST_KINDS as kinds
-        use_our_workers(self.role_worker_mapping, kinds)
+            from .runtime.workers import FastPolicyWorker, FastTrainedWorker
+
+            use_our_workers(self.role_worker_mapping, FastPolicyWorker, FastTrainedWorker)
+        else:
+            use_our_workers(self.role_worker_mapping)
 
     def _update_reference(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
         every = self.config.ref_update_freq

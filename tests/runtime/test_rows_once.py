@@ -20,7 +20,7 @@ from verl.workers.engine.utils import prepare_micro_batches
 from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils import losses, padding
 
-from recipe.spiral.runtime.workers import FAST_KINDS, RowsOnceWorker, with_rows
+from recipe.spiral.runtime.workers import FastPolicyWorker, FastTrainedWorker, RowsOnceWorker, with_rows
 
 LENGTHS = [5, 1, 9, 3, 3, 7, 2, 8, 4, 6]
 
@@ -144,6 +144,5 @@ def test_policy_reference_and_critic_do_so(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(TrainingWorker, name, noted)
         getattr(object.__new__(RowsOnceWorker), name)(batch())
     assert asked == [("train_batch", True), ("infer_batch", True), ("train_mini_batch", True)]
-    policy, separate, critic = FAST_KINDS
-    parts = [policy.actor_worker_cls, policy.ref_worker_cls, separate.actor_worker_cls, critic]
+    parts = [FastPolicyWorker.actor_worker_cls, FastPolicyWorker.ref_worker_cls, FastTrainedWorker]
     assert all(issubclass(part, RowsOnceWorker) for part in parts)

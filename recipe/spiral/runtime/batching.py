@@ -9,7 +9,7 @@ worker that is in a server's process makes no calls.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -18,7 +18,7 @@ from verl.workers.rollout.replica import TokenOutput
 #: Keyword arguments of a server's ``generate``.
 Request = Mapping[str, Any]
 #: Answers that ended together: the request's number in its call, and what became of it.
-Ended = list[tuple[int, TokenOutput | Exception]]
+Ended = list[tuple[int, TokenOutput | BaseException]]
 
 
 class Servers:
@@ -95,34 +95,25 @@ class Line:
             _settle(answer, failure)
 
 
-def _settle(answer: asyncio.Future[TokenOutput], output: TokenOutput | Exception) -> None:
+def _settle(answer: asyncio.Future[TokenOutput], output: TokenOutput | BaseException) -> None:
     if answer.done():  # nobody waits for it any more
         return
-    if isinstance(output, Exception):
+    if isinstance(output, BaseException):
         answer.set_exception(output)
     else:
         answer.set_result(output)
 
 
 async def answer_many(
-    generate: Callable[..., Awaitable[TokenOutput]], requests: Sequence[Request]
+    generate: Callable[..., Coroutine[Any, Any, TokenOutput]], requests: Sequence[Request]
 ) -> AsyncIterator[Ended]:
     """The server's side: each request's answer as soon as it is there, those of one moment together."""
-    ended: asyncio.Queue[tuple[int, TokenOutput | Exception]] = asyncio.Queue()
-
-    async def answer(number: int, request: Request) -> None:
-        output: TokenOutput | Exception
-        try:
-            output = await generate(**request)
-        except Exception as error:
-            output = error
-        ended.put_nowait((number, output))
-
-    tasks = [asyncio.create_task(answer(number, request)) for number, request in enumerate(requests)]
-    left = len(tasks)
-    while left:
+    ended: asyncio.Queue[asyncio.Task[TokenOutput]] = asyncio.Queue()
+    numbers = {asyncio.create_task(generate(**request)): number for number, request in enumerate(requests)}
+    for task in numbers:
+        task.add_done_callback(ended.put_nowait)
+    while numbers:
         together = [await ended.get()]
         while not ended.empty():
             together.append(ended.get_nowait())
-        left -= len(together)
-        yield together
+        yield [(numbers.pop(task), task.exception() or task.result()) for task in together]

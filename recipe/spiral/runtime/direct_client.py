@@ -13,7 +13,7 @@ from verl.utils.rollout_trace import rollout_trace_op
 from verl.workers.rollout.replica import TokenOutput
 
 from ..workers.engine.game_client import GameClient
-from ..workers.engine.resuming_client import Parts, ResumingClient
+from ..workers.engine.resuming_client import ResumingClient
 from .batching import Here, Line, Servers
 
 #: Requests have the name of their process and a number.
@@ -85,9 +85,7 @@ class DirectClient(GameClient):
         return {"request_id": self._vllm_request_id(request_id), "whole": self.whole, **asked}
 
 
-class _DirectParts(Parts, DirectClient):
-    whole = False
-
-
-class DirectResumingClient(ResumingClient, _DirectParts):
+class DirectResumingClient(ResumingClient, DirectClient):
     """The client of the asynchronous modes, whose parts come from the servers themselves."""
+
+    whole = False

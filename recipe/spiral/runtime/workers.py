@@ -17,7 +17,7 @@ from verl.single_controller.base.decorator import make_nd_compute_dataproto_disp
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import TrainingWorker
 
-from ..workers.policy_worker import Kinds, PolicyWorker, SeparateWorker, TrainedWorker
+from ..workers.policy_worker import PolicyWorker, TrainedWorker
 from . import packed_storage  # noqa: F401  (registers it)
 
 #: Fields that are no tensors, and are read: by verl's engines, and by ours.
@@ -80,10 +80,3 @@ class FastPolicyWorker(PolicyWorker):
     """The policy's, with its reference."""
 
     actor_worker_cls, ref_worker_cls = FastTrainedWorker, RowsOnceWorker
-
-
-class FastSeparateWorker(FastPolicyWorker, SeparateWorker):
-    """Where the policy's engine has devices of its own."""
-
-
-FAST_KINDS = Kinds(FastPolicyWorker, FastSeparateWorker, FastTrainedWorker)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, MutableMapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
 from verl.experimental.separation.engine_workers import DetachActorWorker
@@ -25,9 +25,9 @@ class TrainedWorker(MiniBatchWorker, TravellingWorker):
     """Mini-batches without their padding, and checkpoints of another torch: of the policy and of a critic."""
 
 
-class PolicyWorker(SnapshotWorker, ReferenceWorker):
+class PolicyWorker(SnapshotWorker, ReferenceWorker, DetachActorWorker):
     """A reference policy that can be updated, snapshots of the policy, and what extensions ask of it. Its ranks meet on
-    one address."""
+    one address. Weights can be kept on the host and brought back, which ``separate_async`` needs."""
 
     actor_worker_cls = TrainedWorker
 
@@ -42,26 +42,13 @@ class PolicyWorker(SnapshotWorker, ReferenceWorker):
         return function(self, *args)
 
 
-class SeparateWorker(PolicyWorker, DetachActorWorker):
-    """Where the policy's engine has devices of its own (``separate_async``): as verl's for that mode, its weights can
-    be kept on the host and brought back."""
-
-
-class Kinds(NamedTuple):
-    """Workers of one runtime."""
-
-    policy: type[PolicyWorker] = PolicyWorker
-    separate: type[SeparateWorker] = SeparateWorker
-    critic: type[TrainingWorker] = TrainedWorker
-
-
-def use_our_workers(classes: MutableMapping[Role, Any], kinds: Kinds) -> None:
-    """Put our classes in the place of verl's, in the trainer's mapping of roles to Ray actor classes.
-
-    verl has workers that only train (``Role.Actor``) where the engine has devices of its own.
-    """
-    policy = kinds.separate if Role.Actor in classes else kinds.policy
+def use_our_workers(
+    classes: MutableMapping[Role, Any],
+    policy: type[PolicyWorker] = PolicyWorker,
+    critic: type[TrainingWorker] = TrainedWorker,
+) -> None:
+    """Put our classes in the place of verl's, in the trainer's mapping of roles to Ray actor classes."""
     for role in classes.keys() & {Role.ActorRolloutRef, Role.ActorRollout, Role.Actor, Role.RefPolicy}:
         classes[role] = ray.remote(policy)
     if Role.Critic in classes:
-        classes[Role.Critic] = ray.remote(kinds.critic)
+        classes[Role.Critic] = ray.remote(critic)

@@ -7,13 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral.rollouts.pace import ENGINE_SECONDS
-from recipe.spiral.runtime.direct_client import DirectClient, DirectResumingClient
+from recipe.spiral.runtime.direct_client import DirectResumingClient
 from recipe.spiral.workers.engine.game_client import GameClient
-from recipe.spiral.workers.engine.resuming_client import ResumingClient, client_of
+from recipe.spiral.workers.engine.resuming_client import ResumingClient
 from tests.workers.engine.fakes import Streaming
 
 CONFIG = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=SimpleNamespace(response_length=9, name="vllm")))
@@ -85,14 +84,11 @@ def direct(request: pytest.FixtureRequest) -> bool:
 
 def directly(*servers: Any) -> GameClient:
     """The client of an asynchronous mode that asks servers itself."""
-    verls = FullyAsyncLLMServerClient(CONFIG, None)
-    return client_of(verls, [], DirectClient, DirectResumingClient, servers=servers)
+    return DirectResumingClient(CONFIG, servers=servers)
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, server: Server, direct: bool, seed: int | None = 5) -> TokenOutput:
-    verls = FullyAsyncLLMServerClient(CONFIG, None)
-    client = directly(Streaming(server._generate)) if direct else client_of(verls, [])
-    assert isinstance(client, ResumingClient)
+    client = directly(Streaming(server._generate)) if direct else ResumingClient(CONFIG)
 
     async def acquire(*args: Any, **kwargs: Any) -> Any:
         return "server", server
@@ -174,11 +170,3 @@ def test_responses_that_take_longer_than_an_update_are_all_given_whole(monkeypat
         assert output.token_ids == sorted(output.token_ids)
         named = output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]
         assert named == (output.token_ids[0], output.token_ids[-1])
-
-
-@pytest.mark.parametrize("kind", [GameClient, DirectClient])
-def test_the_client_of_sync_mode_puts_nothing_together(kind: type[GameClient]) -> None:
-    more = {"servers": ["server"]} if kind is DirectClient else {}
-    client = client_of(LLMServerClient(CONFIG, "the balancer"), ["slot"], kind, **more)
-    assert type(client) is kind
-    assert (client.config, client._load_balancer, client.slots) == (CONFIG, "the balancer", ["slot"])

@@ -92,15 +92,11 @@ def test_the_current_device_serves_both_of_verls_uses() -> None:
 
 def test_the_device_module_is_torch_cpu_with_what_verl_calls() -> None:
     module = PlatformCPU().device_module
-    assert module == torch.cpu
-    assert {module: 1}[torch.cpu] == 1  # type: ignore[index]
     assert module.Stream is torch.cpu.Stream
     used = _calls_of_verl() - {"Event", "set_per_process_memory_fraction"}  # of profilers and of other engines
     missing = sorted(name for name in used if not hasattr(module, name))
     assert not missing, f"verl calls get_torch_device().{missing[0]}(), which the CPU platform lacks"
-    assert module.memory_allocated() == module.max_memory_reserved("cpu") == 0
-    free, total = module.mem_get_info()
-    assert 0 < free <= total
+    assert module.memory_allocated() == module.max_memory_reserved("cpu") == sum(module.mem_get_info()) == 0
 
 
 def test_freed_memory_goes_back_to_the_system() -> None:

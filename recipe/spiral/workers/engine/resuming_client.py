@@ -8,12 +8,11 @@ counts a part that was broken off before its first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
+from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
 from ...players.seeds import derive_seed
@@ -33,16 +32,19 @@ class _Response:
     versions: list[int | None] = field(default_factory=list)
 
 
-_response: ContextVar[_Response] = ContextVar("spiral_response")
-
-
 class Parts(GameClient):
     """The client for one part of a response."""
 
     async def generate(
-        self, request_id: str, *, prompt_ids: list[int], sampling_params: Mapping[str, Any], **kwargs: Any
+        self,
+        request_id: str,
+        *,
+        prompt_ids: list[int],
+        sampling_params: Mapping[str, Any],
+        response: _Response,
+        **kwargs: Any,
     ) -> TokenOutput:
-        response, sampling = _response.get(), dict(sampling_params)
+        sampling = dict(sampling_params)
         written = len(prompt_ids) - response.prompt
         if written and sampling.get("seed") is not None:
             sampling["seed"] = derive_seed(int(sampling["seed"]), "from token", written)
@@ -55,35 +57,13 @@ class Parts(GameClient):
 
 class ResumingClient(FullyAsyncLLMServerClient, Parts):
     """verl's client that puts a response together; the parts come from ``Parts``, which is next to it in the order of
-    classes."""
+    classes, and gets what verl's client does not know."""
 
     async def generate(self, request_id: str, *, prompt_ids: list[int], **kwargs: Any) -> TokenOutput:
         response = _Response(len(prompt_ids))
-        token = _response.set(response)
-        try:
-            output = await super().generate(request_id, prompt_ids=prompt_ids, **kwargs)
-        finally:
-            _response.reset(token)
+        output = await super().generate(request_id, prompt_ids=prompt_ids, response=response, **kwargs)
         output.extra_fields[ENGINE_SECONDS] = response.seconds
         if response.versions:
             first, last = response.versions[0], response.versions[-1]
             output.extra_fields |= {"min_global_steps": first, "max_global_steps": last}
         return output
-
-
-def client_of(
-    verls: LLMServerClient,
-    slots: Sequence[Any],
-    plain: type[GameClient] = GameClient,
-    resuming: type[GameClient] = ResumingClient,
-    **more: Any,
-) -> GameClient:
-    """Our client in the place of verl's: a ``plain`` one, or a ``resuming`` one where verl's puts responses together.
-
-    Args:
-        slots: the opponents' servers.
-        more: what else the class takes.
-    """
-    if isinstance(verls, FullyAsyncLLMServerClient):
-        return resuming(verls.config, verls._load_balancer, slots=slots, only_hybrid=verls._only_hybrid, **more)
-    return plain(verls.config, verls._load_balancer, slots=slots, **more)

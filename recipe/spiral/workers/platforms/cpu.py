@@ -13,7 +13,6 @@ from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
 
-import psutil
 import torch
 from verl.plugin.platform import PlatformBase, PlatformRegistry
 
@@ -40,33 +39,20 @@ class _DeviceModule(ModuleType):
 
     ipc_collect = reset_peak_memory_stats = _always(None)
     memory_allocated = memory_reserved = max_memory_allocated = max_memory_reserved = _always(0)
+    mem_get_info = _always((0, 0))
     current_device = _always(_DeviceIndex("cpu"))
     get_device_name = _always("CPU")
     manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
+    get_rng_state = staticmethod(torch.get_rng_state)
+    set_rng_state = staticmethod(torch.set_rng_state)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch.cpu, name)
-
-    def __eq__(self, other: object) -> bool:
-        return other is torch.cpu or other is self
-
-    def __hash__(self) -> int:
-        return hash(torch.cpu)
 
     def empty_cache(self) -> None:
         """Give freed memory back to the system. glibc's allocator keeps it, in pieces that fit less and less: a worker
         of the tiny model grew by 3 GB in 150 steps. verl calls this in each step, before the engine's new weights."""
         _TRIM(0)
-
-    def mem_get_info(self, device: Any = None) -> tuple[int, int]:
-        memory = psutil.virtual_memory()
-        return memory.available, memory.total
-
-    def get_rng_state(self, device: Any = None) -> torch.Tensor:
-        return torch.get_rng_state()
-
-    def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
-        torch.set_rng_state(state)
 
 
 @PlatformRegistry.register(platform="cpu")
