@@ -24,9 +24,10 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.options import new_folder, parse_with_overrides
 from benchmarks.processes import end_with_run
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.processes.arguments import Arguments, new_folder, within
+from recipe.spiral.processes.arguments import Arguments, within
 from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.storage import checkpoints
 from recipe.spiral.storage.checkpoints import folder_of
@@ -63,7 +64,7 @@ def main() -> int:
     parser.add_argument("--kills", type=within(int, 0), default=10)
     parser.add_argument("--steps", type=within(int, 1), default=40)
     parser.add_argument("--folder", type=new_folder, help="where the runs are kept; default: a temporary folder")
-    arguments, overrides = parser.parse_with_overrides()
+    arguments, overrides = parse_with_overrides(parser)
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="kills-"))
     overrides = [
         "seed=5",

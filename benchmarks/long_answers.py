@@ -20,7 +20,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from recipe.spiral.processes.arguments import Arguments, new_folder, within  # noqa: E402
+from benchmarks.options import new_folder  # noqa: E402
+from recipe.spiral.processes.arguments import Arguments, within  # noqa: E402
 
 GAME, ACTIONS, TURNS = "PigDice", ("[roll]", "[hold]"), 6
 #: Room for a prompt of Pig, in tokens; and for an answer, in means: one in four hundred is cut off, and ends its game.

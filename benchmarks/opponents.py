@@ -22,8 +22,9 @@ from statistics import median
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.options import new_folder, parse_with_overrides  # noqa: E402
 from benchmarks.processes import end_with_run  # noqa: E402
-from recipe.spiral.processes.arguments import Arguments, new_folder, within  # noqa: E402
+from recipe.spiral.processes.arguments import Arguments, within  # noqa: E402
 
 LIMIT = 1800.0
 LORA = (
@@ -38,7 +39,7 @@ def main() -> int:
     parser.add_argument("--steps", type=within(int, 3), default=12, help="number of steps of each half")
     parser.add_argument("--games", type=within(int, 1), default=64, help="number of games of a step")
     parser.add_argument("--folder", type=new_folder, help="where the runs are kept; default: a temporary folder")
-    arguments, overrides = parser.parse_with_overrides()
+    arguments, overrides = parse_with_overrides(parser)
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="opponents-"))
     print(f"{'':14}{'step':>9}{'play':>9}{'update':>9}{'load':>9}{'snapshot':>10}{'tokens/s':>10}")
     for name, more in (("full weights", ()), ("LoRA", LORA)):

@@ -33,7 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import long_answers  # noqa: E402
-from recipe.spiral.processes.arguments import Arguments, new_file, run_folder, within  # noqa: E402
+from benchmarks.options import run_folder  # noqa: E402
+from recipe.spiral.processes.arguments import Arguments, new_file, within  # noqa: E402
 
 #: Of the tiny model with 128 games a step, on two cores.
 TARGET = 0.6

@@ -24,8 +24,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.options import new_folder, parse_with_overrides  # noqa: E402
 from benchmarks.processes import Watch, by_name, end_with_run  # noqa: E402
-from recipe.spiral.processes.arguments import Arguments, new_file, new_folder, within  # noqa: E402
+from recipe.spiral.processes.arguments import Arguments, new_file, within  # noqa: E402
 from recipe.spiral.processes.launch import end_with_parent  # noqa: E402
 
 #: Seconds from the launch to the first step, on two idle cores with warm files.
@@ -143,7 +144,7 @@ def main() -> int:
     parser.add_argument("--run-dir", type=new_folder, help="a run's folder to keep; otherwise a temporary one")
     parser.add_argument("--no-imports", action="store_true", help="do not measure what importing takes by itself")
     parser.add_argument("--json", type=new_file, help="a file for the figures")
-    arguments, overrides = parser.parse_with_overrides()
+    arguments, overrides = parse_with_overrides(parser)
     runs = []
     for number in range(arguments.repeats):
         if arguments.cold:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 import zlib
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -22,13 +23,16 @@ import numpy as np
 from omegaconf import OmegaConf
 from tqdm import tqdm
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.options import new_folder
 from recipe.spiral.games import Game, make
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.player import Position, Response
 from recipe.spiral.players.prompts import boxed
 from recipe.spiral.players.records import GameRecord, Tokens, to_line
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.processes.arguments import Arguments, new_folder, within
+from recipe.spiral.processes.arguments import Arguments, within
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.rollouts.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import CONFIG, name_latest, write_state

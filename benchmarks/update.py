@@ -21,7 +21,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from recipe.spiral.processes.arguments import Arguments, new_file, run_folder, within  # noqa: E402
+from benchmarks.options import run_folder  # noqa: E402
+from recipe.spiral.processes.arguments import Arguments, new_file, within  # noqa: E402
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics  # noqa: E402
 from recipe.spiral.storage.record_folder import RecordFolder  # noqa: E402
 

@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.options import new_folder
 from recipe.spiral.lab.models.tiny import POSITIONS, Spec, new_model
 from recipe.spiral.lab.models.tokenizer import prompt_texts
 from recipe.spiral.lab.models.tokenizer import train as train_tokenizer
 from recipe.spiral.players.prompts import boxed, general_template
 from recipe.spiral.players.seeds import derive_seed
-from recipe.spiral.processes.arguments import Arguments, new_folder, run_program
+from recipe.spiral.processes.arguments import Arguments, run_program
 
 TEMPLATE = "chat"
 #: Both numbers are below this.

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recipe.spiral.processes.arguments import Arguments, new_file, new_folder, run_folder, within
+from benchmarks.options import new_folder, run_folder
+from recipe.spiral.processes.arguments import Arguments, new_file, within
 from recipe.spiral.processes.terminal import fail
 
 from .page import page

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.processes.arguments import Arguments, new_file, new_folder, own_game, within
+from benchmarks.options import new_folder, parse_with_overrides
+from recipe.spiral.processes.arguments import Arguments, new_file, own_game, within
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,11 +75,11 @@ def test_what_stands_beside_the_options_is_a_runs(
     parser: Arguments, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["benchmark", "seed=3", "--serve", "+experiment=kuhn"])
-    options, overrides = parser.parse_with_overrides()
+    options, overrides = parse_with_overrides(parser)
     assert options.serve and overrides == ["seed=3", "+experiment=kuhn"]
     monkeypatch.setattr(sys, "argv", ["benchmark", "seed=3", "--stepps", "4"])
     with pytest.raises(SystemExit):
-        parser.parse_with_overrides()
+        parse_with_overrides(parser)
     assert capsys.readouterr().err.startswith("spiral: unrecognized arguments: --stepps;")
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from ..games import resolve
-from ..storage.checkpoints import CONFIG
 from ..storage.disk import existing, unwritable
 from .interrupts import interrupt_on_signals
 from .terminal import fail, run_command
@@ -31,13 +30,6 @@ class Arguments(argparse.ArgumentParser):
         for name, needed in needs.items():
             if getattr(options, name) != self.get_default(name) and not getattr(options, needed):
                 self.error(f"--{name}: is only for --{needed}")
-
-    def parse_with_overrides(self) -> tuple[argparse.Namespace, list[str]]:
-        """The options, and what stands beside them: a run's overrides. Another flag is refused."""
-        options, overrides = self.parse_known_args()
-        for flag in (word for word in overrides if word.startswith("-")):
-            self.error(f"unrecognized arguments: {flag}")
-        return options, overrides
 
 
 def within(kind: type[Number], least: float, most: float = math.inf) -> Callable[[str], Number]:
@@ -63,20 +55,6 @@ def new_file(text: str) -> Path:
     if existing(file.parent) != file.parent.absolute():
         raise argparse.ArgumentTypeError(f"{text}: there is no folder {file.parent}; make it, or name another file")
     return file
-
-
-def new_folder(text: str) -> Path:
-    """The type of an option that names a folder to make, or to add to."""
-    if why := unwritable(Path(text)):
-        raise argparse.ArgumentTypeError(f"{text}: {why}; name another folder")
-    return Path(text)
-
-
-def run_folder(text: str) -> Path:
-    """The type of an argument that names a run's folder."""
-    if not (folder := Path(text)).joinpath(CONFIG).is_file():
-        raise argparse.ArgumentTypeError(f"{text}: no run is here: there is no {CONFIG}")
-    return folder
 
 
 def own_game(text: str) -> str:
