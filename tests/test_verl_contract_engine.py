@@ -431,14 +431,19 @@ def test_vllm_takes_temperatures_up_to_two_and_changes_those_below_a_hundredth()
         SamplingParams(temperature=2.001)
 
 
-def test_a_paused_server_lets_requests_wait() -> None:
-    """Why a slot, which sleeps only when nobody waits in it, sends them away."""
-    text = inspect.getsource(vLLMHttpServer._park_until_admitted)
-    assert "while self._submission_paused:" in text and "await self._resume_event.wait()" in text
-    parameters = list(inspect.signature(vLLMHttpServer._park_until_admitted).parameters)
-    # where the class was made an actor before, Ray has added one of its own
-    assert [name for name in parameters if name != "_ray_trace_ctx"] == ["self", "request_id"]
+def test_a_paused_server_sends_requests_away_if_it_is_told_to() -> None:
+    """A slot sleeps only when nobody waits in it."""
+    in_order(
+        vLLMHttpServer._park_until_admitted,
+        "while self._submission_paused:",
+        "if self._rejecting:",
+        'stop_reason="aborted"',
+        "await self._resume_event.wait()",
+        of_ours="SlotEngine.sleep",
+    )
+    assert parameters(vLLMHttpServer.abort_all_requests)[:3] == ["self", "reset_prefix_cache", "reject_request"]
     aborting = inspect.getsource(vLLMHttpServer.abort_all_requests)
+    assert "self._rejecting = reject_request" in aborting
     assert "self._submission_paused = True" in aborting and "pause_generation(" in aborting
     assert "self._submission_paused = False" in inspect.getsource(vLLMHttpServer.open_submission_gate)
     assert "rejected = await self._park_until_admitted(request_id)" in inspect.getsource(vLLMHttpServer.generate)

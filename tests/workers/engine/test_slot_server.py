@@ -50,6 +50,9 @@ def verls_generate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notes the engine's weights at each token."""
 
     async def generate(self: Any, prompt_ids: list[int], sampling_params: Any, request_id: str) -> TokenOutput:
+        rejected: TokenOutput | None = await self._park_until_admitted(request_id)
+        if rejected is not None:
+            return rejected
         seen = set()
         for _ in range(5):
             seen.add(self.engine.weights)
@@ -63,7 +66,8 @@ def verls_generate(monkeypatch: pytest.MonkeyPatch) -> None:
 def server(free_cache_engine: bool = True, mode: RolloutMode = RolloutMode.HYBRID) -> Any:
     made = object.__new__(SlotServer)
     made._loading, made.node_rank = asyncio.Lock(), 0
-    made._submission_paused = False
+    made._submission_paused = made._rejecting = False
+    made._admitting, made.global_steps = 0, None
     made.engine = Engine()
     made.rollout_mode = mode
     made.config = SimpleNamespace(free_cache_engine=free_cache_engine)
@@ -253,9 +257,8 @@ def test_a_paused_slot_tells_who_asks_to_come_again_and_can_sleep() -> None:
     async def play() -> None:
         made = server()
         await made.load("b", "/b")
-        made._submission_paused = True
+        made._submission_paused = made._rejecting = True  # as abort_all_requests(reject_request=True)
         assert (await ask(made)).stop_reason == "aborted"
-        assert (await made._park_until_admitted("request")).stop_reason == "aborted"
         await asyncio.wait_for(made.go_to_sleep(1), 1)
         assert (await ask(made)).stop_reason == "aborted"
         await made.awake()

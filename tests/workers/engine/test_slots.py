@@ -393,12 +393,12 @@ def test_a_slot_whose_games_go_on_has_its_model_again_after_the_sleep() -> None:
     """Asleep it forgets its weights (level 2), and its answers are broken off before."""
     servers = [Server(), Server()]
     for server in servers:
-        server._abort_all_requests = server._resume_generation = lambda: None  # type: ignore[attr-defined]
+        server._abort_all_requests = server._resume_generation = lambda *_: None  # type: ignore[attr-defined]
     engine = served_by(*servers, models=2, sleep_level=2)
     paths = {name: Path(f"/{name}") for name in "abc"}
     assert engine.load({"a": paths["a"], "b": paths["b"]}, set()) == {"a": (0,), "b": (1,)}
     engine.sleep({"c"}, {"b"})
-    assert [server.called[-3][0] for server in servers] == ["abort_all_requests"] * 2
+    assert [server.called[-3] for server in servers] == [("abort_all_requests", True, True)] * 2
     assert engine.names == [None, None]
     assert engine.load({"b": paths["b"], "c": paths["c"]}, {"b"}) == {"b": (1,), "c": (0,)}
     assert [server.player for server in servers] == ["c", "b"]

@@ -64,30 +64,18 @@ class SlotServer(VLLMServer):
             self._name = name
 
     async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
-        """verl's, with the opponent's name in the answer as ``answered_by``.
+        """verl's, with the opponent's name in the answer as ``answered_by``. While the slot is paused, verl tells who
+        asks to come again.
 
         Raises:
             EmptySlot: nobody's weights are loaded, or the engine sleeps.
         """
-        if self._submission_paused:
-            return self._later()
         name = self._name
-        if name is None or self._asleep:
+        if (name is None or self._asleep) and not self._submission_paused:
             raise EmptySlot(f"an opponent was asked for a response, and {'sleeps' if name else 'has no weights'}")
         output = await super().generate(*args, **kwargs)
         output.extra_fields["answered_by"] = name
         return output
-
-    async def _park_until_admitted(self, request_id: str) -> TokenOutput | None:
-        """verl would let what comes to a paused server wait there, and a slot cannot sleep while somebody waits."""
-        if self._submission_paused:
-            return self._later()
-        admitted: TokenOutput | None = await super()._park_until_admitted(request_id)
-        return admitted
-
-    def _later(self) -> TokenOutput:
-        """Tells the client to ask again."""
-        return TokenOutput(token_ids=[], log_probs=None, stop_reason="aborted", extra_fields={})
 
     async def host_memory(self) -> HostMemory:
         """What this slot's node has, and what it would keep there asleep."""

@@ -150,7 +150,8 @@ class SlotEngine:
             again = {*again, *in_play}
             self._places = {slot: name for slot, name in enumerate(self.names) if name is not None and name in in_play}
             if self._places:
-                self._on_all("abort_all_requests")
+                # whoever asks meanwhile is sent away (reject_request): a slot cannot sleep while somebody waits in it
+                self._on_all("abort_all_requests", *[(True, True)] * len(self.names))
         stay = [name is not None and name in again for name in self.names]
         if any(stay) and self._sleep_level is None:
             self._sleep_level = 1 if have_room(self._on_all("host_memory")) else 2
