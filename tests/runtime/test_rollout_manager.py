@@ -16,23 +16,8 @@ from verl.trainer.ppo.v1 import agent_loop_tq
 from recipe.spiral.processes.garbage import THRESHOLDS
 from recipe.spiral.rollouts import channel
 from recipe.spiral.runtime import outbox, rollout_worker
-from recipe.spiral.runtime.rollout_worker import RolloutManager, RolloutWorker, shares
+from recipe.spiral.runtime.rollout_worker import RolloutManager, RolloutWorker
 from recipe.spiral.runtime.server import FastServer
-
-
-@pytest.mark.parametrize(
-    ("new", "there", "expected"),
-    [
-        (8, [0, 0, 0, 0], [2, 2, 2, 2]),
-        (1, [3, 2, 2], [0, 1, 0]),
-        (7, [0, 5, 2], [5, 0, 2]),
-        (2, [0, 10], [2, 0]),
-        (5, [0, 0, 0], [2, 2, 1]),
-        (0, [1, 2], [0, 0]),
-    ],
-)
-def test_new_games_even_out_what_is_there(new: int, there: list[int], expected: list[int]) -> None:
-    assert shares(new, there) == expected
 
 
 class Worker:
@@ -73,6 +58,23 @@ def test_the_servers_play_where_there_are_no_other_processes() -> None:
     asyncio.run(made._init_agent_loop_workers())
     assert made.agent_loop_workers == servers
     assert [server.made_with for server in servers] == [(made.config, made.llm_client, None, [])] * 2
+
+
+@pytest.mark.parametrize(
+    ("new", "there", "expected"),
+    [
+        (8, [0, 0, 0, 0], [2, 2, 2, 2]),
+        (1, [3, 2, 2], [0, 1, 0]),
+        (7, [0, 5, 2], [5, 0, 2]),
+        (2, [0, 10], [2, 0]),
+        (5, [0, 0, 0], [2, 2, 1]),
+    ],
+)
+def test_new_games_even_out_what_is_there(new: int, there: list[int], expected: list[int]) -> None:
+    made = manager([])
+    made.agent_loop_workers = workers = [Worker(count) for count in there]
+    made.play(batch(new))
+    assert [len(worker.given) for worker in workers] == expected
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
-from heapq import heapify, heapreplace
+from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -159,7 +158,10 @@ class RolloutManager(GameManager):
             parts = [(workers[0], prompts)]
         else:
             there = ray.get([worker.games_under_way.remote() for worker in workers])
-            begins = [0, *accumulate(shares(len(prompts), there))]
+            wanted = [*there]
+            for _ in range(len(prompts)):
+                wanted[wanted.index(min(wanted))] += 1
+            begins = [0, *accumulate(count - before for count, before in zip(wanted, there, strict=True))]
             chosen = [(worker, [*range(*ends)]) for worker, ends in zip(workers, pairwise(begins), strict=True)]
             parts = [(worker, index_select_tensor_dict(prompts, rows)) for worker, rows in chosen if rows]
         ray.get([worker.generate_sequences.remote(part) for worker, part in parts])
@@ -169,17 +171,6 @@ class RolloutManager(GameManager):
         if not self._over:
             self._over = [worker.until_over.remote() for worker in self.agent_loop_workers]
         _, self._over = ray.wait(self._over, num_returns=len(self._over), timeout=seconds)
-
-
-def shares(new: int, there: Sequence[int]) -> list[int]:
-    """How many new games each place gets, by how many it has, so that they come out as even as can be."""
-    places, given = [(count, place) for place, count in enumerate(there)], [0] * len(there)
-    heapify(places)
-    for _ in range(new):
-        count, place = places[0]
-        given[place] += 1
-        heapreplace(places, (count + 1, place))
-    return given
 
 
 async def put_status(key: str, partition_id: str, tag: Mapping[str, Any]) -> None:
