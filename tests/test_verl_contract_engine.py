@@ -12,7 +12,6 @@ from hydra.utils import get_class
 from omegaconf import OmegaConf
 from ray.actor import ActorClass
 from verl.checkpoint_engine.base import CheckpointEngineManager
-from verl.experimental.agent_loop.agent_loop import AgentLoopManager
 from verl.single_controller.base.decorator import MAGIC_ATTR
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
@@ -43,7 +42,7 @@ from tests.test_verl_contract import body, in_order, parameters
 
 NO_ROUTER = Path(inspect.getfile(DirectClient)).with_name("no_router.yaml")
 
-# -- servers and workers that start early ------------------------------------------------------------------------------
+# -- servers that start early ------------------------------------------------------------------------------------------
 
 
 def test_an_early_server_is_what_verl_makes_later() -> None:
@@ -93,17 +92,6 @@ def test_the_router_is_the_one_that_our_file_names() -> None:
             "global_load_balancer",
             of_ours="NoRouter, where there is no balancer to ask; checks refuse hybrid_rollout",
         )
-
-
-def test_an_early_rollout_worker_has_the_beginning_of_verls_name() -> None:
-    in_order(
-        AgentLoopManager._init_agent_loop_workers,
-        "num_workers = self.rollout_config.agent.num_workers",
-        "self.agent_loop_workers_class.options(",
-        'name=f"agent_loop_worker_{i}" + f"_{uuid4().hex[:8]}"',
-        ").remote(",
-        of_ours="rollout_worker.start_workers",
-    )
 
 
 def test_an_engine_says_when_a_request_ended() -> None:

@@ -73,12 +73,9 @@ class TaskRunner(_VerlTaskRunner):
         logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
         shorten_padding()
         if is_fast():
-            from .runtime.rollout_worker import start_workers
-            from .runtime.server import servers, start_servers
+            from .runtime.server import start_servers
 
             start_servers(config)
-            # not yet: until the policy is built, it and the servers import, which on a small machine takes all cores
-            servers.then(lambda: start_workers(config))
 
     def _take_over(self, run_dir: Path) -> None:
         """Let nobody read keys where verl prints the config, and hands it to trackers, which are to go on with the run.

@@ -86,14 +86,3 @@ def test_an_error_of_the_beginning_is_raised(ray: FakeRay) -> None:
     actors.start("server_0")
     with pytest.raises(TypeError):
         actors.options(name="server_0").remote(1)
-
-
-def test_what_comes_then_is_done_once_when_the_first_is_made(ray: FakeRay) -> None:
-    actors = EarlyActors(Ours)
-    done: list[list[str]] = []
-    actors.start("server_0")
-    actors.then(lambda: done.append([made["name"] for made in ray.made]))
-    assert done == []
-    for name in ("server_0", "server_1"):
-        actors.options(name=name).remote(1, second=2)
-    assert done == [["server_0"]]

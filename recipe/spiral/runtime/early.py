@@ -1,13 +1,12 @@
 """Processes that start before verl asks for them, and import while the run waits for others.
 
-verl makes its actors one after another: a vLLM server when the policy is ready, a rollout worker when the servers are.
-Each of these processes first imports for five to ten seconds, on one core. Here they start while the run still waits
-for others, without arguments, and begin when verl makes them.
+verl makes its actors one after another: a vLLM server when the policy is ready. Its process first imports for five to
+ten seconds, on one core. Here it starts while the run still waits for others, without arguments, and begins when verl
+makes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,33 +31,24 @@ class EarlyActors:
     def __init__(self, actor_class: type) -> None:
         self._class: Any = ray.remote(actor_class)
         self._waiting: dict[str, Any] = {}
-        self._next: Callable[[], None] | None = None
-
-    def then(self, start: Callable[[], None]) -> None:
-        """Have ``start`` called as soon as verl has made the first of these actors."""
-        self._next = start
 
     def start(self, name: str, **options: Any) -> Any:
         """Start one that waits. verl's name for it must begin with ``name``, and its other options be these."""
         self._waiting[name] = self._class.options(name=name, **options).remote()
         return self._waiting[name]
 
-    def options(self, *, name: str, **options: Any) -> SimpleNamespace:
+    def options(self, *, name: str, **options: Any) -> Any:
         """What makes the actor by ``remote``: one that waits begins, or there is a new one.
 
         Its errors are RayError where the one that waits has died, or what it should do to begin failed.
         """
         early = next((self._waiting.pop(known) for known in list(self._waiting) if name.startswith(known)), None)
-        late = self._class.options(name=name, **options)
-        start, self._next = self._next, None
+        if early is None:
+            return self._class.options(name=name, **options)
 
         def remote(*args: Any, **kwargs: Any) -> Any:
-            if early is not None:
-                ray.get(early.begin.remote(*args, **kwargs))
-            made = late.remote(*args, **kwargs) if early is None else early
-            if start is not None:
-                start()
-            return made
+            ray.get(early.begin.remote(*args, **kwargs))
+            return early
 
         return SimpleNamespace(remote=remote)
 

@@ -18,7 +18,6 @@ import hydra
 import ray
 import torch
 import transfer_queue as tq
-from omegaconf import DictConfig
 from tensordict import TensorDict
 from verl.experimental.agent_loop import agent_loop
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
@@ -31,7 +30,6 @@ from ..rollout import PolicyLoop
 from ..rollouts.channel import Entry
 from ..rollouts.manager import GameManager
 from . import outbox
-from .early import BeginsLater, EarlyActors, on_one_machine
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +41,7 @@ COLUMNS = ("uid", "data_source")
 RETRY_AFTER = (1.0, 5.0, 20.0)
 
 
-class RolloutWorker(BeginsLater, _VerlWorker):
+class RolloutWorker(_VerlWorker):
     """Plays the games of its rows, all at once."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -125,22 +123,12 @@ class RolloutWorker(BeginsLater, _VerlWorker):
         )
 
 
-workers = EarlyActors(RolloutWorker)
-
-
-def start_workers(config: DictConfig) -> None:
-    """Start the workers' processes, where it is known where they will be."""
-    if on_one_machine():
-        for number in range(int(config.actor_rollout_ref.rollout.agent.num_workers)):
-            workers.start(f"agent_loop_worker_{number}_")
-
-
 class RolloutManager(GameManager):
     """With these workers, in processes of their own or in those of the policy's servers."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.agent_loop_workers_class = workers
+        self.agent_loop_workers_class = ray.remote(RolloutWorker)
         #: Calls that return when a worker's games are over.
         self._over: list[Any] = []
 
