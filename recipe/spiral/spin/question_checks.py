@@ -7,8 +7,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from ..checks.errors import require, written
-from ..lab.evaluation.benchmarks.benchmark_entries import check_lengths
 from ..lab.graders.grading import check_installed
+from ..lab.graders.question import check_lengths
 from ..players.prompts import Tokenizer, general_template
 from ..spin.response_scores import BOXED, FunctionScorer
 from ..spin.training_questions import load_questions

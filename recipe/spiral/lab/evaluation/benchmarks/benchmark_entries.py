@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
-from tqdm import tqdm
 
 from ....players.prompts import Template, Tokenizer, general_template
 from ...graders.grading import check_installed
-from ...graders.question import Question
+from ...graders.question import Question, check_lengths
 from ...parsing import Count, Number, Section, Temperature, checked, parse
 from .catalog import SAMPLING, BenchmarkName, get_benchmark
 from .data import load
@@ -105,23 +102,6 @@ def check_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
         template, questions = _template(entry, config), questions_of(entry)
         prompts = ((question.id, template.encode(tokenizer, question.prompt, **kwargs)) for question in questions)
         check_lengths(config, f"{SETTING}: {entry.id}", f"template={template.name}", prompts)
-
-
-def check_lengths(config: DictConfig, setting: str, template: str, prompts: Iterable[tuple[str, list[int]]]) -> None:
-    """See that questions' prompts, (id, token ids), can be made, and that none is too long: a ValueError names the
-    ``setting`` of the questions, and that of the ``template`` as it is written, and says what to do."""
-    limit = config.data.max_prompt_length
-    shown = tqdm(prompts, f"lengths of {setting}", delay=5, leave=False, disable=not sys.stderr.isatty())
-    try:
-        long = [f"question {name} with {len(ids)} tokens" for name, ids in shown if len(ids) > limit]
-    except ValueError as error:
-        model = config.actor_rollout_ref.model.path
-        raise ValueError(f"{setting}: {template} does not go with {model}: {error}") from error
-    if long:
-        raise ValueError(
-            f"data.max_prompt_length={limit}: {len(long)} questions of {setting} have longer prompts with this "
-            f"tokenizer, and prompts are never cut, the first: {long[0]}; raise it, or leave them out"
-        )
 
 
 def _template(entry: Entry, config: DictConfig) -> Template:
