@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,10 +59,9 @@ def play(
     with pytest.MonkeyPatch.context() as patch:
         for user in ("runtime.outbox", "rollouts.channel"):
             patch.setattr(f"recipe.spiral.{user}.tq", queue)
-        patch.setattr(agent_loop_tq, "tq", queue)
-        if worker_class is RolloutWorker:  # as its constructor has it
-            patch.setattr(channel, "send", outbox.put)
-            patch.setattr(agent_loop_tq, "tq", SimpleNamespace(async_kv_put=rollout_worker.put_status))
+        patch.setattr("verl.trainer.ppo.v1.agent_loop_tq.tq", queue)
+        if worker_class is RolloutWorker:
+            patch.setattr(channel, "send", outbox.put)  # as its constructor has it
         asyncio.run(run())
     return queue.partitions
 

@@ -9,19 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
 from itertools import accumulate, pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import hydra
 import ray
 import torch
-import transfer_queue as tq
 from tensordict import TensorDict
 from verl.experimental.agent_loop import agent_loop
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
-from verl.trainer.ppo.v1 import AgentLoopWorkerTQ, agent_loop_tq
+from verl.trainer.ppo.v1 import AgentLoopWorkerTQ
 from verl.utils.rollout_trace import rollout_trace_attr
 from verl.utils.tensordict_utils import index_select_tensor_dict
 
@@ -48,7 +45,6 @@ class RolloutWorker(_VerlWorker):
         super().__init__(*args, **kwargs)
         self._loops: dict[str, PolicyLoop] = {}
         outbox.take_over()
-        agent_loop_tq.tq = SimpleNamespace(init=tq.init, async_kv_put=put_status)  # verl's worker puts nothing else
         collect_less()
 
     async def games_under_way(self) -> int:
@@ -59,6 +55,24 @@ class RolloutWorker(_VerlWorker):
         """Return when no game is being played here, and all that they left is handed over."""
         while self.background_tasks:
             await asyncio.wait(self.background_tasks)
+
+    async def _run_prompt(
+        self, prompt: dict[str, Any], sampling_params: dict[str, Any], trajectory: dict[str, Any], trace: bool = False
+    ) -> None:
+        """Run all sessions of a row. Its status is "running", and "finished" or "failure" when all have ended."""
+        row = dict(prompt)
+        partition, uid = _partition(trajectory["validate"]), row["uid"]
+        sessions = int(row.pop("__rollout_n__", 1))
+        await _put_status(partition, uid, "running")
+        runs = [
+            self._run_agent_loop(dict(sampling_params), trajectory=trajectory, trace=trace, session_id=session, **row)
+            for session in range(sessions)
+        ]
+        outcomes = await asyncio.gather(*runs, return_exceptions=True)
+        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        for failure in failures:
+            logger.error("row %s failed", uid, exc_info=failure)
+        await _put_status(partition, uid, "failure" if failures else "finished")
 
     async def _run_agent_loop(
         self,
@@ -161,16 +175,16 @@ class RolloutManager(GameManager):
         _, self._over = ray.wait(self._over, num_returns=len(self._over), timeout=seconds)
 
 
-async def put_status(key: str, partition_id: str, tag: Mapping[str, Any]) -> None:
+async def _put_status(partition: str, uid: str, status: str) -> None:
     """Put a row's status. The trainer would wait for a row without one for ever: where TransferQueue does not take it,
     this process ends, which the watchdog sees."""
     for seconds in (0.0, *RETRY_AFTER):
         await asyncio.sleep(seconds)
         try:
-            return await outbox.put([Entry(partition_id, key, tag)])
+            return await outbox.put([Entry(partition, uid, {"status": status})])
         except Exception as error:
             refused = error
-    logger.error("TransferQueue did not take the status %r of row %s", tag["status"], key, exc_info=refused)
+    logger.error("TransferQueue did not take the status %r of row %s", status, uid, exc_info=refused)
     os._exit(1)
 
 
