@@ -194,6 +194,7 @@ def test_our_names_are_not_verls() -> None:
     ours |= {
         "adapters",
         "busy",
+        "_adapters",
         "_holds",
         "_asleep",
         "_model_folder",
@@ -202,6 +203,7 @@ def test_our_names_are_not_verls() -> None:
         "_level",
         "_loading",
         "_all_answered",
+        "_half_loaded",
     }
     verls = set(dir(vLLMHttpServer))
     assert not ours & verls, "the server has a method of that name now"

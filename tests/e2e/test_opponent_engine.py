@@ -370,6 +370,30 @@ def test_where_lora_is_merged_a_snapshot_is_the_whole_model(
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
+def test_an_engine_that_failed_in_a_load_takes_no_other(
+    engines: Engines, members: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """Weights that are looked through beforehand do not come so far; a full memory would. Slot 0 is of no use after."""
+    folder = tmp_path / "broken"
+    shutil.copytree(members["b"], folder)
+    broken(folder, "shape")
+    server = engines.opponents.handles[0]
+
+    def do_not_look(self: Any) -> None:
+        from recipe.spiral.workers.engine import slot_server
+
+        slot_server.check_fits = lambda folder, model: None
+
+    ray.get(server.__ray_call__.remote(do_not_look))
+    with pytest.raises(RuntimeError, match="b into slot 0"):
+        engines.opponents.load_into({0: ("b", folder)})
+    with pytest.raises(RuntimeError, match=r"a into slot 0: .* failed in the middle of a load; start it anew"):
+        engines.opponents.load_into({0: ("a", members["a"])})
+    for name in "ab":
+        with pytest.raises(Exception, match="has no weights"):
+            engines.answers(name, 0)
+
+
 def test_servers_that_are_stopped_leave_no_processes(engines: Engines) -> None:
     """The last test here: the slots are gone after it."""
     servers = [

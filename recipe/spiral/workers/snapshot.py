@@ -63,13 +63,15 @@ class SnapshotWorker(ActorRolloutRefWorker):
 
 def write_weights(weights: Iterable[tuple[str, torch.Tensor]], folder: Path, stem: str, dtype: torch.dtype) -> None:
     """Write weights as Hugging Face does: one file of safetensors, or several with an index; an adapter's in one, as
-    PEFT and vLLM read no others."""
+    PEFT and vLLM read no others. ValueError: none."""
     from safetensors.torch import save_file
 
     files: list[list[str]] = []
     for portion in _portions(weights, dtype, FILE_SIZE if stem == "model" else math.inf):
         save_file(portion, folder / f"part-{len(files)}", metadata={"format": "pt"})
         files.append(list(portion))
+    if not files:
+        raise ValueError(f"{folder}: the policy has no weights to write")
     count = len(files)
     weight_map: dict[str, str] = {}
     for i, held in enumerate(files):

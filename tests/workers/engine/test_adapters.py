@@ -132,6 +132,8 @@ def test_a_name_with_other_weights_is_another_adapter_to_vllm(folders: dict[str,
 def test_what_is_refused(folders: dict[str, str], tmp_path: Path) -> None:
     async def play() -> None:
         server = Server(room=2)
+        with pytest.raises(AdapterError, match="no adapter can be called 'base'"):
+            await server.adapters.load(BASE, folders["a"])
         with pytest.raises(AdapterError, match=r"holds no adapter_config\.json"):
             await server.adapters.load("a", str(tmp_path))
         server.vllm.refuses.add(folders["c"])

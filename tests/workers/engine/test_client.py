@@ -152,6 +152,11 @@ def test_other_weights_are_refused(slot: int | None, other: str | None) -> None:
         Servers(answer(other)).generate_as("step-10", slot)
 
 
+def test_there_is_no_such_slot() -> None:
+    with pytest.raises(RuntimeError, match="from slot 2, and there are 2"):
+        Servers().generate_as("step-10", 2)
+
+
 def test_an_answer_that_is_broken_off_is_asked_for_again_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(game_client, "PAUSE", 0.0)
     monkeypatch.setattr(game_client, "ATTEMPTS", 3)

@@ -137,6 +137,15 @@ def test_after_a_failed_load_it_answers_nobody(monkeypatch: pytest.MonkeyPatch, 
         with pytest.raises(EmptySlot):
             await ask(made)
 
+        made.engine.fails, made.engine.dropped = False, True
+        monkeypatch.setattr(slot_server, "check_fits", lambda folder, model: None)
+        if fails == "engine":
+            with pytest.raises(EmptySlot, match="failed in the middle of a load"):
+                await made.load("c", "/c")
+        else:
+            await made.load("c", "/c")
+            assert (await ask(made)).extra_fields["answered_by"] == "c"
+
     asyncio.run(play())
 
 
@@ -161,6 +170,8 @@ def test_asleep_it_answers_nobody() -> None:
         assert made.engine.slept == [2], "once, without the weights"
         with pytest.raises(EmptySlot):
             await ask(made)
+        with pytest.raises(EmptySlot, match="wake it first"):
+            await made.load("b", "/b")
         await made.awake()
         await made.load("b", "/b")
         assert (await ask(made)).extra_fields["answered_by"] == "b"

@@ -81,6 +81,9 @@ def test_without_adapters_it_is_verls(verls: list[Any], settings: dict[str, Any]
         await made.run_server(args())
         assert isinstance(made.engine, Engine)
         assert "answered_by" not in (await made.generate([1], {}, "r")).extra_fields
+        for call in (made.load_adapter("a", "/a"), made.list_adapters(), made.generate([1], {}, "r", adapter=BASE)):
+            with pytest.raises(AdapterError, match="takes no adapters"):
+                await call
         await made.wake_up()
 
     asyncio.run(play())

@@ -108,6 +108,8 @@ class Adapters:
         """
         from vllm.lora.request import LoRARequest
 
+        if name == BASE:
+            raise AdapterError(f"no adapter can be called {BASE!r}: that is the model without one")
         if name in self._requests:
             await self.unload(name)
         async with self._lock:

@@ -50,6 +50,8 @@ class GameClient(LLMServerClient):
             WrongWeights: other weights answered.
             RuntimeError: the slot is empty, the adapter is not loaded, or the engine broke off every attempt.
         """
+        if slot is not None and not 0 <= slot < len(self.slots):
+            raise RuntimeError(f"{name} is to play from slot {slot}, and there are {len(self.slots)}")
         for _ in range(ATTEMPTS):
             asked = {"prompt_ids": list(prompt_ids), "sampling_params": dict(sampling_params)}
             if slot is None:

@@ -33,6 +33,7 @@ class SlotServer(VLLMServer):
     title, settings = "opponent's vLLM server", OPPONENTS
     _name: str | None = None
     _model_folder: Path | None = None
+    _half_loaded = False
     _asleep = False
     _level = 2
 
@@ -45,20 +46,26 @@ class SlotServer(VLLMServer):
         return self._name
 
     async def load(self, name: str, weights_path: str) -> None:
-        """Become another opponent: the weights of a Hugging Face folder, of the same architecture. The engine is awake.
-
-        It is of no use after an error of vLLM's, which keeps what it had read by then: the run ends.
+        """Become another opponent: the weights of a Hugging Face folder, of the same architecture.
 
         Raises:
             UnfitWeights: these are not weights of this model; the slot is empty now.
+            EmptySlot: the engine sleeps, or failed in the middle of a load before: vLLM keeps what it had read by then,
+                and would mix it into the next.
             TimeoutError: answers are under way that do not end.
             ValueError: the policy's model is named by a hub's id, and cannot be had from there.
         """
         async with self._loading:
             self._name = None
+            if self._asleep:
+                raise EmptySlot(f"{name} cannot be loaded while the engine sleeps: wake it first")
+            if self._half_loaded:
+                raise EmptySlot(f"{name} cannot be loaded: this engine failed in the middle of a load; start it anew")
             await self._all_answered()
             await asyncio.to_thread(check_fits, Path(weights_path), await self._model())
+            self._half_loaded = True
             await self.engine.collective_rpc("reload_weights", timeout=LIMIT, kwargs={"weights_path": weights_path})
+            self._half_loaded = False
             if not await self.engine.reset_prefix_cache(reset_connector=True):
                 raise RuntimeError(f"{name}: vLLM did not drop what it had computed with the weights before")
             self._name = name

@@ -21,7 +21,7 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, 
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 
 from ...processes.engine_failure import POLICY, RUN_DIR, Printed, explained
-from .adapters import Adapters, ChoosingEngine, WorkerExtension
+from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
@@ -90,9 +90,8 @@ class VLLMServer(vLLMHttpServer):
     engine: Any
     #: What it is for people, and its settings.
     title, settings = "vLLM server", POLICY
-    #: ``Adapters``; None: the engine takes none (no LoRA, LoRA merged into the weights, or another node's part of a
-    #: server), and nobody asks for one.
-    adapters: Any = None
+    #: None: the engine takes none (no LoRA, LoRA merged into the weights, or another node's part of a server).
+    adapters: Adapters | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -148,7 +147,7 @@ class VLLMServer(vLLMHttpServer):
         Raises:
             AdapterError: it is not loaded, or the engine has lost it.
         """
-        answering = nullcontext() if adapter is None else self.adapters.answering(adapter)
+        answering = nullcontext() if adapter is None else self._adapters().answering(adapter)
         with self.busy.answering(), answering as choice:
             output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
         if choice is not None:
@@ -179,14 +178,20 @@ class VLLMServer(vLLMHttpServer):
                     raise engine.dead_error
 
     async def load_adapter(self, name: str, path: str) -> None:
-        await self.adapters.load(name, path)
+        await self._adapters().load(name, path)
 
     async def unload_adapter(self, name: str) -> None:
-        await self.adapters.unload(name)
+        await self._adapters().unload(name)
 
     async def list_adapters(self) -> list[str]:
-        names: list[str] = self.adapters.names()
-        return names
+        return self._adapters().names()
+
+    def _adapters(self) -> Adapters:
+        if self.adapters is None:
+            raise AdapterError(
+                "this engine takes no adapters: the policy has no LoRA, or it is merged into the weights"
+            )
+        return self.adapters
 
 
 class VLLMReplica(vLLMReplica):
