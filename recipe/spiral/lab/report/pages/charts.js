@@ -1,4 +1,4 @@
-// Charts: plotly drawn in the page's own colours, when they come into sight.
+// Charts: plotly drawn in the page's own colours, when they come into sight. Lines have their names at their ends.
 "use strict";
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -103,7 +103,7 @@ function baseLayout({ share = false, zero = false, x = view.hours ? "hours" : "s
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("ink") },
     xaxis: { ...axis, showgrid: false, unifiedhovertitle: { text: view.hours ? "%{x:.3~r} hours" : "step %{x:,}" }, title: { text: x, font: { size: 11, color: colour("soft") }, standoff: 6 }, nticks: 7 },
     yaxis: { ...axis, tickformat: share ? ".2~%" : null, rangemode: zero || share ? "tozero" : "normal", range, nticks: 6 },
-    showlegend: true, legend: { x: 1, y: 1, tracegroupgap: 0 }, hovermode: "x unified", dragmode: touch ? false : "zoom",
+    showlegend: false, hovermode: "x unified", dragmode: touch ? false : "zoom",
     hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { size: 12, color: colour("ink") }, namelength: -1 },
   };
 }
@@ -113,24 +113,40 @@ function seeThrough(hex, alpha) {
   return `rgba(${r},${g},${b},${alpha})`;
 }
 
-// A name in plotly's legend, right of the plot, which takes less than half of the width: of a longer one the middle is
-// left out, as settings differ at their ends. The whole name is in the hover.
-const LETTER = 6.6, SAMPLE = 45;
-function shortened(name, width) {
-  const letters = [...name], most = Math.max(7, Math.floor((.45 * width - SAMPLE) / LETTER)), head = Math.floor((most - 1) / 3);
-  return label(letters.length <= most ? name : [...letters.slice(0, head), "…", ...letters.slice(letters.length - (most - 1 - head))].join(""));
+// Heights in pixels, lowest first, moved so that texts there do not meet and none is above the plot.
+function apart(heights, top, least = 14) {
+  const placed = [];
+  for (const height of heights) placed.push(Math.max(height, (placed.at(-1) ?? -Infinity) + least));
+  for (let at = placed.length - 1, above = top + least; at >= 0; at--) above = placed[at] = Math.min(placed[at], above - least);
+  return placed;
 }
-const hovered = (name, figure) => ({ text: label(name), hovertemplate: `${name ? "%{text}: " : ""}%{y:${figure}}<extra></extra>` });
 
-// The range of the y axis.
-function fitRange(lines, layout) {
+// Names right of the lines take a third of the plot at most; of a longer one the middle is left out, as settings differ
+// at their ends. The whole name is in the hover.
+const LETTER = 6.6, BESIDE = 14;
+function shortened(name, width) {
+  const letters = [...name], most = Math.max(7, Math.floor((.35 * width - BESIDE) / LETTER)), head = Math.floor((most - 1) / 3);
+  return letters.length <= most ? name : [...letters.slice(0, head), "…", ...letters.slice(letters.length - (most - 1 - head))].join("");
+}
+const besides = (names) => BESIDE + LETTER * Math.max(0, ...names.map((name) => [...name].length));
+
+// The range of the y axis, and names at the ends of lines.
+function endNames(lines, layout, height, width) {
   const values = lines.flatMap((line) => [...line.y, ...(line.high ?? []), ...(line.low ?? [])]).filter((value) => value !== null);
   let [low, high] = [Math.min(...values), Math.max(...values)];
   if (layout.yaxis.rangemode === "tozero") { low = Math.min(0, low); high = Math.max(0, high); }
   if (low === 0 && high === 0) high = 1;
   layout.yaxis.exponentformat = Math.max(-low, high) < 1 ? "power" : "SI";  // not "500µ" of a learning rate
   const span = (high - low) || Math.abs(high) / 5 || 1;
-  layout.yaxis.range ??= [low - span * .04, high + span * .06];
+  const [bottom, top] = layout.yaxis.range ??= [low - span * .04, high + span * .06];
+  const ends = lines.filter((line) => line.name && !line.quiet).map((line) => ({ line, y: line.y.findLast((value) => value !== null) }))
+    .filter(({ y }) => y !== undefined).sort((a, b) => a.y - b.y);
+  if (!ends.length) return;
+  const pixels = height - layout.margin.t - layout.margin.b;
+  const natural = ends.map(({ y }) => (y - bottom) / (top - bottom) * pixels), placed = apart(natural, pixels);
+  layout.annotations = ends.map(({ line, y }, at) => ({ xref: "paper", x: 1, xanchor: "left", xshift: 5, y, yshift: placed[at] - natural[at],
+    text: label(shortened(line.name, width)), showarrow: false, font: { size: 12, color: line.colour } }));
+  layout.margin.r = besides(ends.map(({ line }) => shortened(line.name, width)));
 }
 
 // Lines, with bands where `low` and `high` are given. A line: {name, x, y, low, high, colour, dash, thin, quiet}. Null is a
@@ -144,14 +160,14 @@ function lineChart(title, note, all, options = {}) {
       .flatMap((line) => view.smooth && !line.low ? [{ ...viewed(line), y: line.y, thin: true, quiet: true, behind: true }, viewed(line)] : [viewed(line)]);
     for (const line of coloured) {
       if (line.low) {
-        const edge = { x: line.x, mode: "lines", line: { width: 0 }, hoverinfo: "skip", legendgroup: line.name, showlegend: false };
-        traces.push({ ...edge, y: line.low }, { ...edge, y: line.high, fill: "tonexty", fillcolor: seeThrough(line.colour, .15) });
+        traces.push({ x: line.x, y: line.low, mode: "lines", line: { width: 0 }, hoverinfo: "skip" });
+        traces.push({ x: line.x, y: line.high, mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: seeThrough(line.colour, .15), hoverinfo: "skip" });
       }
-      traces.push({ x: line.x, y: line.y, name: shortened(line.name, width), legendgroup: line.name, showlegend: Boolean(line.name && !line.quiet), mode: line.x.length < 12 && !line.thin ? "lines+markers" : "lines", connectgaps: true,
+      traces.push({ x: line.x, y: line.y, name: label(line.name), mode: line.x.length < 12 && !line.thin ? "lines+markers" : "lines", connectgaps: true,
         opacity: line.behind ? .3 : line.thin ? .45 : 1, hoverinfo: line.behind ? "skip" : undefined, line: { color: line.colour, width: line.thin ? 1.2 : 2, dash: line.dash, shape: "linear" }, marker: { size: 5 },
-        ...line.behind ? {} : hovered(line.name, options.share ? ".1%" : ",.4~r") });
+        hovertemplate: line.behind ? undefined : options.share ? "%{y:.1%}" : "%{y:,.4~r}" });
     }
-    fitRange(coloured, layout);
+    endNames(coloured, layout, options.height ?? 230, width);
     return [traces, layout];
   };
   return card(title, note, build, { ...options, summary: summary(lines, options.share) });
@@ -166,11 +182,21 @@ function stackChart(title, note, found, options = {}) {
     const layout = baseLayout({ ...options, range: options.full ? [0, 1] : null, zero: true });
     const traces = lines.map((line, place) => {
       const shade = colour(line.colour ?? PALETTE[place % PALETTE.length]);
-      return { x: line.x, y: line.y, name: shortened(line.name, width), stackgroup: "all", mode: "lines", line: { width: .8, color: shade }, fillcolor: seeThrough(shade, .55),
-        ...hovered(line.name, options.share ? ".1%" : ",.3~r") };
+      return { x: line.x, y: line.y, name: label(line.name), stackgroup: "all", mode: "lines", line: { width: .8, color: shade }, fillcolor: seeThrough(shade, .55),
+        hovertemplate: options.share ? "%{y:.1%}" : "%{y:,.3~r}" };
     });
     const most = options.full ? 1 : Math.max(...lines[0].x.map((_, at) => lines.reduce((sum, line) => sum + (line.y[at] ?? 0), 0))) || 1;
     layout.yaxis.range = [0, options.full ? 1.001 : most * 1.05];  // a little more, so that 100% is written
+    const names = [];
+    let below = 0;
+    for (const [place, line] of lines.entries()) {
+      const height = line.y.at(-1) ?? 0;
+      if (line.y.some((y) => y >= .01 * most)) names.push([below + height / 2, line.name, colour(line.colour ?? PALETTE[place % PALETTE.length])]);
+      below += height;
+    }
+    const natural = names.map(([middle]) => middle / layout.yaxis.range[1] * 188), placed = apart(natural, 188);
+    layout.annotations = names.map(([middle, text, shade], at) => ({ xref: "paper", x: 1, xanchor: "left", xshift: 5, y: middle, yshift: placed[at] - natural[at], text: label(shortened(text, width)), showarrow: false, font: { size: 12, color: shade } }));
+    layout.margin.r = besides(lines.map((line) => shortened(line.name, width)));
     return [traces, layout];
   };
   return card(title, note, build, { ...options, summary: summary(all, options.share) });
@@ -203,7 +229,7 @@ function dotChart(title, note, rows, options = {}) {
     layout.xaxis = { ...layout.xaxis, showgrid: true, nticks: 5, tickformat: options.share ? ".0%" : null };
     layout.margin.l = Math.min(230, 20 + 6.6 * Math.max(...rows.map((row) => row.name.length)));
     layout.hovermode = "closest";
-    return [[{ x: rows.map((row) => row.value), y: rows.map((row) => label(row.name)), mode: "markers", showlegend: false, marker: { size: 9, color: rows.map((row) => colour(row.colour ?? "accent")) },
+    return [[{ x: rows.map((row) => row.value), y: rows.map((row) => label(row.name)), mode: "markers", marker: { size: 9, color: rows.map((row) => colour(row.colour ?? "accent")) },
       error_x: { type: "data", symmetric: false, array: rows.map((row) => row.high - row.value), arrayminus: rows.map((row) => row.value - row.low), color: colour("soft"), thickness: 1.2, width: 0 },
       customdata: rows.map((row) => label(row.hover ?? "")), hovertemplate: "%{customdata}<extra></extra>" }], layout];
   };
