@@ -161,7 +161,7 @@ class RolloutManager(GameManager):
         else:
             there = ray.get([worker.games_under_way.remote() for worker in workers])
             wanted = [*there]
-            for _ in range(len(prompts)):
+            for _ in range(len(prompts)):  # each to the one that has the fewest: a step ends with its last game
                 wanted[wanted.index(min(wanted))] += 1
             begins = [0, *accumulate(count - before for count, before in zip(wanted, there, strict=True))]
             chosen = [(worker, [*range(*ends)]) for worker, ends in zip(workers, pairwise(begins), strict=True)]
