@@ -99,7 +99,7 @@ class Server:
         return self._made()
 
     async def generate_many(self, requests: Any) -> AsyncIterator[Any]:
-        from recipe.spiral.runtime.batching import answer_many
+        from recipe.spiral.runtime.direct_client import answer_many
 
         async for ended in answer_many(self.generate, requests):
             yield ended

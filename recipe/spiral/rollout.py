@@ -9,14 +9,16 @@ accounts for games that left no rows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 
 from .games import GameFailure, make
 from .match import Rules, play, random_opening
@@ -46,6 +48,25 @@ class Table:
 _tables: dict[str, Table] = {}
 #: One of each for all games of this process: an endpoint's places and quota are its player's.
 _players: dict[str, Player] = {}
+
+
+class GameManager(AgentLoopManagerTQ):
+    """verl's manager of the processes that play.
+
+    Attributes:
+        on_launch: called with each batch of rows in the moment before it is played, in which it may write; the
+            trainer's.
+    """
+
+    on_launch: Callable[[TensorDict], None]
+
+    def generate_sequences(self, prompts: TensorDict) -> None:
+        self.on_launch(prompts)
+        self.play(prompts)
+
+    def play(self, prompts: TensorDict) -> None:
+        """Have the games of a batch begun."""
+        super().generate_sequences(prompts)
 
 
 class PolicyLoop(AgentLoopBase):

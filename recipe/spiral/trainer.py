@@ -23,8 +23,8 @@ from .opponents.engine_settings import has_adapter
 from .processes.garbage import collect_less
 from .processes.interrupts import STOP, STOPPED
 from .processes.runtime import is_fast
+from .rollout import GameManager
 from .rollouts import channel
-from .rollouts.manager import GameManager
 from .training.filters import Filters
 from .training.in_flight import InFlight, Mixin
 from .training.launched import Launch, Launched, launch

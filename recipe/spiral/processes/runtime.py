@@ -17,7 +17,7 @@ FAST, STOCK = "fast", "stock"
 #: Each path's agent-loop manager, TransferQueue's storage, and the file that names verl's router of requests.
 _MANAGER = {
     FAST: "recipe.spiral.runtime.rollout_worker.RolloutManager",
-    STOCK: "recipe.spiral.rollouts.manager.GameManager",
+    STOCK: "recipe.spiral.rollout.GameManager",
 }
 _STORAGE = {FAST: "PackedStorage", STOCK: "SimpleStorage"}
 _ROUTER = {FAST: str(Path(__file__).parents[1] / "runtime" / "no_router.yaml"), STOCK: None}

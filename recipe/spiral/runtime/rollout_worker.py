@@ -23,9 +23,8 @@ from verl.utils.rollout_trace import rollout_trace_attr
 from verl.utils.tensordict_utils import index_select_tensor_dict
 
 from ..processes.garbage import collect_less
-from ..rollout import PolicyLoop
+from ..rollout import GameManager, PolicyLoop
 from ..rollouts.channel import Entry
-from ..rollouts.manager import GameManager
 from . import outbox
 
 logger = logging.getLogger(__name__)

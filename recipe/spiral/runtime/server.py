@@ -16,7 +16,7 @@ from ..processes.runtime import engine_ranks
 from ..rollouts.pace import ENGINE_SECONDS
 from ..workers.engine.slot_server import SlotReplica, SlotServer
 from ..workers.engine.vllm import MOST_CALLS, VLLMReplica, VLLMServer
-from .batching import Ended, Request, answer_many
+from .direct_client import Ended, Request, answer_many
 from .early import BeginsLater, EarlyActors, on_one_machine
 from .engine_times import Ends
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.runtime.batching import Ended, Request, answer_many
+from recipe.spiral.runtime.direct_client import Ended, Request, answer_many
 
 
 class Engine:

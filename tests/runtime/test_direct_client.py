@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.runtime.batching import Here, Line, Servers
+from recipe.spiral.runtime.direct_client import Here, Line, Servers
 from tests.workers.engine.fakes import Streaming
 
 
