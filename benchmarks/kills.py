@@ -159,7 +159,7 @@ def count(folder: Path) -> str:
     if step != last_step(folder):
         return f"the last checkpoint is of step {step}, and the last games are of step {last_step(folder)}"
     state = checkpoints.read_state(saved / f"global_step_{step}")
-    batch = int(state["data.train_batch_size"])
+    batch = int(state["settings"]["data.train_batch_size"])
     places = Counter((block - 1) * batch + index for block, index, _ in state["in_flight"])
     in_flight = len(places)
     for record in RecordFolder(folder / "games").read("train"):

@@ -26,7 +26,7 @@ def write_run(folder: Path, *steps: Sequence[int], in_flight: Sequence[int]) -> 
     place = folder / f"checkpoints/global_step_{len(steps)}"
     place.mkdir(parents=True)
     named = [[number // BATCH + 1, number % BATCH, None] for number in in_flight]
-    (place / "spiral.json").write_text(json.dumps({"data.train_batch_size": BATCH, "in_flight": named}))
+    (place / "spiral.json").write_text(json.dumps({"settings": {"data.train_batch_size": BATCH}, "in_flight": named}))
     (folder / "checkpoints/latest_checkpointed_iteration.txt").write_text(str(len(steps)))
     return folder
 
