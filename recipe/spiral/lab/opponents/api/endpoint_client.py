@@ -97,20 +97,22 @@ class Client:
         in_body = secrets_of(OmegaConf.create({"extra_body": dict(settings.extra_body)}))
         keys = [key, *in_body] if key else in_body
         self._keys = sorted(keys, key=len, reverse=True)  # one may be a part of another
+        http = openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_as_utf8]})
         self._client = openai.AsyncOpenAI(
             api_key=key or "none",
             base_url=settings.base_url,
             timeout=openai.Timeout(None, connect=min(settings.timeout, _CONNECT)),
             max_retries=0,
-            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_as_utf8]}),
+            http_client=http,
         )
 
-    async def ask(self, messages: Sequence[dict[str, str]], seed: int) -> Response:
+    async def ask(self, messages: Sequence[dict[str, str]], seed: int, check: Callable[[], None]) -> Response:
         """The endpoint's answer to a conversation, with what it used.
 
         Args:
             messages: the conversation.
             seed: of the sampling, and of the pauses' lengths.
+            check: raises, before each request, if there is to be none any more.
 
         Raises:
             PlayerFailure: there is none, within the time and the number of requests that the settings allow.
@@ -118,6 +120,7 @@ class Client:
         settings, rng = self.settings, random.Random(seed)
         end = time.monotonic() + settings.total_timeout
         for attempt in range(settings.retries + 1):
+            check()
             try:
                 return await self._request(messages, seed, min(settings.timeout, end - time.monotonic()))
             except _Passing as failure:

@@ -25,7 +25,7 @@ class ApiPlayer:
     Attributes:
         settings: the endpoint and how to use it.
         name: for records and metrics.
-        limit: of ``spent``. Requests under way when it is reached are finished, so up to ``max_concurrency`` responses
+        limit: of ``spent``. Requests under way when it is reached are finished, so up to ``max_concurrency`` of them
             may go beyond it.
         spent: what all requests have used, those that came to nothing included. (Those are estimated by their prompt,
             where the endpoint did not count.)
@@ -63,8 +63,7 @@ class ApiPlayer:
             self._clients[loop] = Client(self.settings, self.count)
         client = self._clients[loop]
         async with client.places:
-            self.check()  # after the wait: what other games spent meanwhile counts
-            return await client.ask(messages, seed)
+            return await client.ask(messages, seed, self.check)
 
     def check(self) -> None:
         """That the endpoint may be asked now.
