@@ -94,6 +94,13 @@ def test_repetitions_ask_the_budget_too(serve: Serve) -> None:
     assert 5 <= len(endpoint.requests) <= 5 + 2
 
 
+def test_a_request_that_is_cancelled_is_counted_by_its_prompt(serve: Serve) -> None:
+    who = player(serve(good(after=0.5)))
+    with pytest.raises(TimeoutError):
+        run(asyncio.wait_for(who.respond(position()), 0.2))
+    assert 50 < who.spent.prompt_tokens < 200 and who.spent.estimated
+
+
 @pytest.mark.parametrize(
     "usage",
     [None, [], {}, {"prompt_tokens": "100", "completion_tokens": 20}, {"prompt_tokens": -1, "completion_tokens": True}],

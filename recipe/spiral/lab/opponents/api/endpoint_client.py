@@ -178,6 +178,9 @@ class Client:
         try:
             async with asyncio.timeout(limit):
                 raw = await completions.create(**fields, extra_body=dict(settings.extra_body))
+        except asyncio.CancelledError:
+            self.count(estimate(messages, "", settings))
+            raise
         except TimeoutError:
             lost, late = f"no answer within {limit:.3g} s", True
         except openai.APIStatusError as error:
