@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
 import re
@@ -244,6 +245,20 @@ def test_a_request_ends_in_its_time(serve: Serve, kind: str) -> None:
     assert time.monotonic() - begin < 20
     assert who.spent.estimated, "what was asked in vain is counted by its prompt"
     assert 50 < who.spent.prompt_tokens - 100 < 200
+
+
+BOMB = gzip.compress(gzip.compress(bytes(2**27)))
+LONG = {
+    "no end": drip(pieces=10**9, pause=0.0, piece=b" " * 2**16),
+    "unpacks to much": send(200, BOMB, content_encoding="gzip, gzip"),
+    "an error that does": send(500, BOMB, content_encoding="gzip, gzip"),
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_no_answer_fills_the_memory(serve: Serve, kind: str) -> None:
+    with pytest.raises(PlayerFailure, match=r"the answer has more than \d+ bytes; after 3 requests"):
+        respond(player(serve(LONG[kind]), timeout=20.0, total_timeout=60.0))
 
 
 @pytest.mark.parametrize("behaviour", [good(after=60.0), error(500), error(429, Retry_After="60")])

@@ -17,6 +17,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -47,6 +48,8 @@ _UNPAID = re.compile(
 _MAY_PASS = re.compile("rate.?limit|per.(second|minute|hour)|try.again|retry", re.IGNORECASE)
 #: Seconds for a connection, within those for a request.
 _CONNECT = 4.0
+#: Bytes of an answer as JSON: several times those of 65,536 tokens.
+_LONGEST_BODY = 2**22
 #: Where an endpoint's words are cut, in characters.
 _LONGEST_WORDS = 300
 
@@ -97,7 +100,7 @@ class Client:
         in_body = secrets_of(OmegaConf.create({"extra_body": dict(settings.extra_body)}))
         keys = [key, *in_body] if key else in_body
         self._keys = sorted(keys, key=len, reverse=True)  # one may be a part of another
-        http = openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_as_utf8]})
+        http = openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_read_body]})
         self._client = openai.AsyncOpenAI(
             api_key=key or "none",
             base_url=settings.base_url,
@@ -185,8 +188,9 @@ class Client:
             lost, late = f"no answer within {limit:.3g} s", True
         except openai.APIStatusError as error:
             refused = error.status_code, error.body, error.response.text, error.response.headers
-        except openai.OpenAIError as error:
-            lost = type(error.__cause__ or error).__name__
+        except (openai.OpenAIError, BadAnswer) as error:
+            cause = error.__cause__ or error
+            lost = str(cause) if isinstance(cause, BadAnswer) else type(cause).__name__
         else:
             return self._read(raw.http_response.content, messages)
         # Raised here, because an exception of above, as the context of this one, might show the key.
@@ -224,7 +228,7 @@ class Client:
         settings, words = self.settings, self._words(said_so)
         said = _with_words(f"HTTP {status}", words)
         unpaid = _UNPAID.search(words) and not _MAY_PASS.search(words)
-        if status == 402 or unpaid or _UNPAID.search(f"{fields.get('code')} {fields.get('type')}"):
+        if status == 402 or unpaid or _UNPAID.search(self._words(f"{fields.get('code')} {fields.get('type')}")):
             raise Unpaid(self._clean(f"{settings.model}: {said}"))
         if status in _CONFIGURATION or 300 <= status < 400:
             why = _CONFIGURATION.get(status, "it has moved, and redirects are not followed")
@@ -256,9 +260,16 @@ class Client:
         return text
 
 
-async def _as_utf8(response: Any) -> None:
-    """JSON is in UTF-8; the client fails on other encodings that a header may name."""
-    response.encoding = "utf-8"
+async def _read_body(response: Any) -> None:
+    """Read an answer, unpacked, up to a limit: the client would read it whole, and unpack it, however long it is."""
+    response.encoding = "utf-8"  # as JSON is; the client fails on others that a header may name
+    body = bytearray()
+    async with aclosing(response.aiter_bytes()) as parts:
+        async for part in parts:
+            body += part
+            if len(body) > _LONGEST_BODY:
+                raise BadAnswer(f"the answer has more than {_LONGEST_BODY} bytes")
+    response._content = bytes(body)
 
 
 def _with_words(what: str, words: str) -> str:
