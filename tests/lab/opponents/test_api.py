@@ -223,7 +223,7 @@ def test_nobody_there() -> None:
     endpoint = Endpoint(good())
     endpoint._server.socket.close()
     who = player(endpoint)
-    with pytest.raises(PlayerFailure, match=r"ConnectError.*after 3 requests"):
+    with pytest.raises(PlayerFailure, match=r"ConnectError: .* failed; after 3 requests"):
         respond(who)
     assert who.spent == Usage(), "nothing was sent"
 
@@ -259,6 +259,11 @@ LONG = {
 def test_no_answer_fills_the_memory(serve: Serve, kind: str) -> None:
     with pytest.raises(PlayerFailure, match=r"the answer has more than \d+ bytes; after 3 requests"):
         respond(player(serve(LONG[kind]), timeout=20.0, total_timeout=60.0))
+
+
+def test_what_the_library_does_not_expect_voids_one_game(serve: Serve) -> None:
+    with pytest.raises(PlayerFailure, match=r"ValueError: .*JSON"):
+        respond(player(serve(good()), extra_body={"top_p": float("nan")}))
 
 
 @pytest.mark.parametrize("behaviour", [good(after=60.0), error(500), error(429, Retry_After="60")])

@@ -188,9 +188,9 @@ class Client:
             lost, late = f"no answer within {limit:.3g} s", True
         except openai.APIStatusError as error:
             refused = error.status_code, error.body, error.response.text, error.response.headers
-        except (openai.OpenAIError, BadAnswer) as error:
+        except Exception as error:  # the library's own, and what it does not expect of an endpoint
             cause = error.__cause__ or error
-            lost = str(cause) if isinstance(cause, BadAnswer) else type(cause).__name__
+            lost = _with_words(type(cause).__name__, self._words(str(cause)))
         else:
             return self._read(raw.http_response.content, messages)
         # Raised here, because an exception of above, as the context of this one, might show the key.
