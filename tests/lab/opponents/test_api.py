@@ -388,6 +388,14 @@ def test_a_cancelled_response_leaves_its_place(serve: Serve) -> None:
     assert run(main()).text
 
 
+def test_no_other_key_of_the_environment_is_sent(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "authorization: Bearer another-endpoints-key")
+    for variable, sent in (("SOME_KEY", KEY), (None, "none")):
+        endpoint = serve(good())
+        respond(player(endpoint, api_key_env=variable))
+        assert endpoint.headers[0]["authorization"] == f"Bearer {sent}"
+
+
 LEAKS: list[Behaviour] = [
     error(401, f"Incorrect API key provided: {KEY}."),
     error(400, f"{'x' * 390}{KEY} {KEY}"),

@@ -106,6 +106,8 @@ class Client:
             base_url=settings.base_url,
             timeout=openai.Timeout(None, connect=min(settings.timeout, _CONNECT)),
             max_retries=0,
+            # The library's own variable, OPENAI_CUSTOM_HEADERS, might send another endpoint's key.
+            default_headers={"Authorization": f"Bearer {key or 'none'}"},
             http_client=http,
         )
 
