@@ -24,9 +24,9 @@ from typing import Any, NoReturn
 from omegaconf import OmegaConf
 
 from ....extras import install
-from ....players.player import PlayerFailure, Response
+from ....players.player import PlayerFailure, PlayerMisconfigured, Response
 from ....players.records import Usage
-from ....processes.masking import secrets_of
+from ....processes.masking import secrets_of, without_secrets
 from .answer import BadAnswer, estimate, read_answer, read_usage
 from .endpoint_settings import ApiSettings
 
@@ -91,7 +91,7 @@ class Client:
         """
         Raises:
             ImportError: the openai package is not installed.
-            PlayerMisconfigured: the environment variable of the key is not set.
+            PlayerMisconfigured: the environment has no key, or a proxy or certificates that cannot be used.
         """
         openai = load_openai()
         self.settings, self.count = settings, count
@@ -100,16 +100,22 @@ class Client:
         in_body = secrets_of(OmegaConf.create({"extra_body": dict(settings.extra_body)}))
         keys = [key, *in_body] if key else in_body
         self._keys = sorted(keys, key=len, reverse=True)  # one may be a part of another
-        http = openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_read_body]})
-        self._client = openai.AsyncOpenAI(
-            api_key=key or "none",
-            base_url=settings.base_url,
-            timeout=openai.Timeout(None, connect=min(settings.timeout, _CONNECT)),
-            max_retries=0,
-            # The library's own variable, OPENAI_CUSTOM_HEADERS, might send another endpoint's key.
-            default_headers={"Authorization": f"Bearer {key or 'none'}"},
-            http_client=http,
-        )
+        try:
+            http = openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_read_body]})
+            self._client = openai.AsyncOpenAI(
+                api_key=key or "none",
+                base_url=settings.base_url,
+                timeout=openai.Timeout(None, connect=min(settings.timeout, _CONNECT)),
+                max_retries=0,
+                # The library's own variable, OPENAI_CUSTOM_HEADERS, might send another endpoint's key.
+                default_headers={"Authorization": f"Bearer {key or 'none'}"},
+                http_client=http,
+            )
+        except Exception as error:  # of any kind: an address, a file, a package that is not installed
+            raise PlayerMisconfigured(
+                f"{settings.base_url} cannot be asked as this machine's environment is (HTTPS_PROXY, ALL_PROXY, "
+                f"SSL_CERT_FILE, ...): {self._words(without_secrets(str(error)))}"
+            ) from None
 
     async def ask(self, messages: Sequence[dict[str, str]], seed: int, check: Callable[[], None]) -> Response:
         """The endpoint's answer to a conversation, with what it used.

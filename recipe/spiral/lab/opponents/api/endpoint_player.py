@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
 
 from ....players.player import Position, Response
 from ....players.records import Usage
-from .endpoint_client import Client, NotAsked, load_openai
+from .endpoint_client import Client, NotAsked
 from .endpoint_settings import ApiSettings
 
 
@@ -36,14 +35,13 @@ class ApiPlayer:
         """
         Raises:
             ImportError: the openai package is not installed.
-            PlayerMisconfigured: the environment variable of the key is not set.
+            PlayerMisconfigured: see ``Client``.
         """
-        settings.key()
-        load_openai()
         self.settings, self.name = settings, name
         self.limit, self.spent = settings.limit, Usage()
         self.keep: Callable[[Usage], None] = lambda spent: None
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client = Client(settings, self.count)  # now, to say at once if the environment allows none
 
     def __repr__(self) -> str:
         return f"ApiPlayer({self.name!r}, model={self.settings.model!r}, base_url={self.settings.base_url!r})"
@@ -58,10 +56,9 @@ class ApiPlayer:
         messages = self.settings.chat_template().messages(position.observation)
         # 31 bits: not every endpoint reads longer numbers.
         seed = position.key.seed("api player", position.player, position.turn) >> 32
-        loop = asyncio.get_running_loop()
-        if loop not in self._clients:
-            self._clients[loop] = Client(self.settings, self.count)
-        client = self._clients[loop]
+        if self._loop is not (loop := asyncio.get_running_loop()):  # connections cannot change theirs
+            self._loop, self._client = loop, Client(self.settings, self.count)
+        client = self._client
         async with client.places:
             return await client.ask(messages, seed, self.check)
 
