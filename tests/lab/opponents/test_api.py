@@ -8,7 +8,6 @@ import json
 import logging
 import re
 import time
-from typing import Any
 
 import pytest
 
@@ -269,7 +268,7 @@ def test_what_the_library_does_not_expect_voids_one_game(serve: Serve) -> None:
 @pytest.mark.parametrize("behaviour", [good(after=60.0), error(500), error(429, Retry_After="60")])
 def test_a_response_ends_in_its_time(serve: Serve, behaviour: Behaviour) -> None:
     begin = time.monotonic()
-    with pytest.raises(PlayerFailure, match=r"no time is left of total_timeout=0\.5 s|after \d+ requests") as info:
+    with pytest.raises(PlayerFailure, match=r"leaves no time of total_timeout=0\.5 s") as info:
         respond(player(serve(behaviour), timeout=0.2, total_timeout=0.5, retries=1000, backoff=0.05))
     assert time.monotonic() - begin < 20 and not info.value.again
 
@@ -294,22 +293,19 @@ def test_redirects_are_not_followed(serve: Serve, status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("retry_after", "settings", "least"),
+    ("retry_after", "least"),
     [
-        ("0.3", {}, 0.3),
-        ("3600", {"max_retry_after": 0.2}, 0.2),
-        ("Wed, 21 Oct 2015 07:28:00 GMT", {}, 0.0),
-        ("soon", {}, 0.0),
-        ("-5", {}, 0.0),
-        ("inf", {}, 0.0),
-        ("nan", {}, 0.0),
+        ("0.3", 0.3),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("soon", 0.0),
+        ("-5", 0.0),
+        ("inf", 0.0),
+        ("nan", 0.0),
     ],
 )
-def test_it_waits_as_long_as_it_is_asked_to(
-    serve: Serve, retry_after: str, settings: dict[str, Any], least: float
-) -> None:
+def test_it_waits_as_long_as_it_is_asked_to(serve: Serve, retry_after: str, least: float) -> None:
     endpoint = serve(error(429, Retry_After=retry_after), good())
-    who, begin = player(endpoint, **settings), time.monotonic()
+    who, begin = player(endpoint), time.monotonic()
     respond(who)
     assert least <= time.monotonic() - begin < 20
 

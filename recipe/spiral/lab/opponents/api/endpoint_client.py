@@ -140,8 +140,8 @@ class Client:
             if attempt == settings.retries:
                 break
             if time.monotonic() + pause >= end:
-                late = f"{reason}; after {tries} no time is left of total_timeout={settings.total_timeout:g} s"
-                self._fail(late, again=False)
+                late = f"a pause of {pause:.3g} s leaves no time of total_timeout={settings.total_timeout:g} s"
+                self._fail(f"{reason}; after {tries} {late}", again=False)
             logger.info("%s", self._clean(f"{settings.model}: {reason}; asked again in {pause:.1f} s"))
             await asyncio.sleep(pause)
         self._fail(f"{reason}; after {tries}")
@@ -166,7 +166,7 @@ class Client:
     def _pause(self, attempt: int, wait: float | None, rng: random.Random) -> float:
         settings = self.settings
         if wait is not None:
-            return min(wait, settings.max_retry_after)
+            return wait
         longest = min(settings.backoff * 2.0 ** min(attempt, 60), settings.max_backoff)
         return longest * rng.uniform(0.5, 1.0)
 
