@@ -384,6 +384,18 @@ def test_a_cancelled_response_leaves_its_place(serve: Serve) -> None:
     assert run(main()).text
 
 
+def test_cookies_are_not_kept(serve: Serve) -> None:
+    """One that is no ASCII would fail each request from there on."""
+    endpoint = serve(send(200, json.dumps(completion()).encode(), set_cookie="a=ä"))
+    who = player(endpoint)
+
+    async def main() -> list[Response]:
+        return [await who.respond(position(index)) for index in range(2)]
+
+    assert len(run(main())) == 2
+    assert not any("cookie" in headers for headers in endpoint.headers)
+
+
 def test_no_other_key_of_the_environment_is_sent(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "authorization: Bearer another-endpoints-key")
     for variable, sent in (("SOME_KEY", KEY), (None, "none")):

@@ -2,7 +2,7 @@
 
 The openai library knows the protocol and its errors. Requests are repeated here, because an answer of rubbish, or of
 one byte a minute, must be repeated like an error, and all of it must end within one time. No endpoint decides where a
-request goes: redirects are not followed.
+request goes, or what is in the next one: redirects are not followed, and cookies not kept.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, NoReturn
 
 from omegaconf import OmegaConf
@@ -101,7 +102,11 @@ class Client:
         keys = [key, *in_body] if key else in_body
         self._keys = sorted(keys, key=len, reverse=True)  # one may be a part of another
         try:
-            http = openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_read_body]})
+            http = openai.DefaultAsyncHttpxClient(
+                follow_redirects=False,
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+                event_hooks={"response": [_read_body]},
+            )
             self._client = openai.AsyncOpenAI(
                 api_key=key or "none",
                 base_url=settings.base_url,
