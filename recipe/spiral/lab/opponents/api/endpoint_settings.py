@@ -170,20 +170,15 @@ class ApiSettings(Section):
             return None
         key = os.environ.get(self.api_key_env, "").strip()
         if not key:
-            raise PlayerMisconfigured(
-                f"the environment variable {self.api_key_env} (api_key_env) is not set: it must hold the key of "
-                f"{self.base_url}; for an endpoint without one set api_key_env to null"
-            )
-        if not (key.isascii() and key.isprintable() and " " not in key):
-            raise PlayerMisconfigured(
-                f"the environment variable {self.api_key_env} (api_key_env) holds characters that no key has"
-            )
-        if len(key) < _SHORTEST_KEY:
-            raise PlayerMisconfigured(
-                f"the environment variable {self.api_key_env} (api_key_env) holds a key of less than {_SHORTEST_KEY} "
-                "characters, which cannot be kept out of logs; for an endpoint that takes any set api_key_env to null"
-            )
-        return key
+            wrong = f"is not set: it must hold the key of {self.base_url}; without one, set api_key_env to null"
+        elif not (key.isascii() and key.isprintable() and " " not in key):
+            wrong = "holds characters that no key has"
+        elif len(key) < _SHORTEST_KEY:
+            needless = "if the endpoint takes any, set api_key_env to null"
+            wrong = f"holds a key of less than {_SHORTEST_KEY} characters, which cannot be kept out of logs; {needless}"
+        else:
+            return key
+        raise PlayerMisconfigured(f"the environment variable {self.api_key_env} (api_key_env) {wrong}")
 
     def cost(self, prompt_tokens: int, response_tokens: int) -> float | None:
         """In US dollars; None where a price is not known."""
