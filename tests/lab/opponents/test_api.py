@@ -12,7 +12,7 @@ import time
 import pytest
 
 from recipe.spiral.games import make
-from recipe.spiral.lab.opponents.api.endpoint_client import Unpaid
+from recipe.spiral.lab.opponents.api.endpoint_client import NotAsked, Unpaid
 from recipe.spiral.lab.opponents.api.endpoint_player import ApiPlayer
 from recipe.spiral.lab.opponents.api.endpoint_settings import ApiSettings
 from recipe.spiral.match import Rules, play
@@ -349,6 +349,21 @@ def test_waiting_for_a_place_is_no_failure(serve: Serve) -> None:
         return await asyncio.gather(*(who.respond(position(index)) for index in range(10)))
 
     assert len(run(all_at_once())) == 10
+
+
+def test_an_endpoint_that_never_answers_is_left_alone(serve: Serve) -> None:
+    endpoint = serve(error(400), error(400), good(), *(error(400) for _ in range(6)))
+    who = player(endpoint, max_concurrency=2)
+    for _ in range(2):
+        with pytest.raises(PlayerFailure):
+            respond(who)
+    respond(who)
+    for _ in range(4):
+        with pytest.raises(PlayerFailure, match="HTTP 400"):
+            respond(who)
+    with pytest.raises(NotAsked, match=r"left alone after failures in a row, the last: .*HTTP 400"):
+        respond(who)
+    assert len(endpoint.requests) == 7
 
 
 def test_a_hanging_endpoint_costs_its_own_games_only(serve: Serve) -> None:
