@@ -82,6 +82,25 @@ def test_those_who_wait_see_what_was_spent_meanwhile(serve: Serve) -> None:
     assert all(isinstance(result, Response | BudgetSpent) for result in results)
 
 
+def test_repetitions_ask_the_budget_too(serve: Serve) -> None:
+    """An answer of no use costs as much as another, and every one has a repetition."""
+    endpoint = serve(good(completion(None)))
+    who = player(endpoint, budget_tokens=600, max_concurrency=3, retries=50)
+
+    async def main() -> list[Response | BaseException]:
+        return await asyncio.gather(*(who.respond(position(index)) for index in range(9)), return_exceptions=True)
+
+    assert all(isinstance(result, BudgetSpent) for result in run(main()))
+    assert 5 <= len(endpoint.requests) <= 5 + 2
+
+
+def test_a_request_that_is_cancelled_is_counted_by_its_prompt(serve: Serve) -> None:
+    who = player(serve(good(after=0.5)))
+    with pytest.raises(TimeoutError):
+        run(asyncio.wait_for(who.respond(position()), 0.2))
+    assert 50 < who.spent.prompt_tokens < 200 and who.spent.estimated
+
+
 @pytest.mark.parametrize(
     "usage",
     [None, [], {}, {"prompt_tokens": "100", "completion_tokens": 20}, {"prompt_tokens": -1, "completion_tokens": True}],

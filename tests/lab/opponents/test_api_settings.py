@@ -28,6 +28,17 @@ def test_a_key_that_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch) 
     assert "k3y-012" not in str(info.value)
 
 
+def test_an_environment_that_allows_no_connection_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value, why in (
+        ("HTTPS_PROXY", "wat://user:passw0rd@proxy", "Unknown scheme for proxy URL"),
+        ("SSL_CERT_FILE", "/nobody/has/this", "No such file or directory"),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(PlayerMisconfigured, match=why) as info:
+            patch.setenv(name, value)
+            ApiPlayer(ApiSettings(model="m", api_key_env="SOME_KEY"))
+        assert "https://api.openai.com/v1 cannot be asked" in str(info.value) and "passw0rd" not in str(info.value)
+
+
 def test_the_library_is_asked_for_by_the_extras_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install 'openai>=2"):

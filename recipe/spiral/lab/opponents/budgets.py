@@ -19,11 +19,10 @@ import msgspec
 
 from ... import extensions
 from ...opponents.fixed_opponents import FixedOpponent
-from ...players.player import PlayerFailure, PlayerMisconfigured, Position, Response
+from ...players.player import PlayerMisconfigured
 from ...players.records import Usage
 from ...storage.disk import write_whole
-from .api.endpoint_client import Unpaid
-from .api.endpoint_player import ApiPlayer, BudgetSpent
+from .api.endpoint_player import ApiPlayer
 from .api.endpoint_settings import ApiSettings, Limit
 
 #: The kind of an endpoint, which may be paid for.
@@ -163,27 +162,19 @@ def keep_costs(player: ApiPlayer, file: Path) -> None:
     player.spent, player.keep = read_costs(file).get(player.name, Usage()), keep
 
 
-class LeftAlone(PlayerFailure):
-    """The endpoint has failed too often in this step: it was not asked."""
-
-    again = False
-
-
 class EndpointPlayer(ApiPlayer):
-    """An ``ApiPlayer`` of one rollout process: held to its quota, and left alone while it fails.
+    """An ``ApiPlayer`` of one rollout process: held to its quota, and left alone for the rest of a step.
 
     It starts with what its settings allow, until there is a quota. A step begins with the first game that brings its
-    quota; games of earlier steps, which may still be played, go on with that quota. An endpoint that fails again and
-    again, or wants to be paid, is not asked any more until the next step, so that a dead one does not hold up a step
-    for each of its games. Then the first failure leaves it alone again, so few games try it.
+    quota; games of earlier steps, which may still be played, go on with that quota. An endpoint that is left alone is
+    asked again in the next step, and then the first failure leaves it alone again, so few games try it.
     """
 
     def __init__(self, settings: ApiSettings, name: str) -> None:
         super().__init__(settings, name)
         self._quota = 0  # its number
         self._unreported = Usage()
-        self._failures = 0  # in a row
-        self._last_failure = ""
+        self.patience = PATIENCE
 
     def take(self, quota: str) -> None:
         """Spend this quota from here on, and ask again if the endpoint was left alone; an older one changes nothing.
@@ -194,25 +185,7 @@ class EndpointPlayer(ApiPlayer):
         if not quota or (new := Quota(**json.loads(quota))).number <= self._quota:
             return
         self._quota, self.limit, self.spent = new.number, new, self._unreported
-        self._failures = min(self._failures, PATIENCE - 1)
-
-    async def respond(self, position: Position) -> Response:
-        try:
-            response = await super().respond(position)
-        except (BudgetSpent, LeftAlone):
-            raise
-        except PlayerFailure as failure:
-            self._failures += PATIENCE if isinstance(failure, Unpaid) else 1
-            self._last_failure = str(failure)
-            raise
-        if self._failures < PATIENCE:
-            self._failures = 0
-        return response
-
-    def check(self) -> None:
-        if self._failures >= PATIENCE:
-            raise LeftAlone(f"{self.name}: it is left alone in this step after {self._last_failure}")
-        super().check()
+        self.failures = min(self.failures, PATIENCE - 1)
 
     def count(self, usage: Usage) -> None:
         super().count(usage)

@@ -2,7 +2,7 @@
 
 The openai library knows the protocol and its errors. Requests are repeated here, because an answer of rubbish, or of
 one byte a minute, must be repeated like an error, and all of it must end within one time. No endpoint decides where a
-request goes: redirects are not followed.
+request goes, or what is in the next one: redirects are not followed, and cookies not kept.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, NoReturn
 
 from omegaconf import OmegaConf
 
 from ....extras import install
-from ....players.player import PlayerFailure, Response
+from ....players.player import PlayerFailure, PlayerMisconfigured, Response
 from ....players.records import Usage
-from ....processes.masking import secrets_of
+from ....processes.masking import secrets_of, without_secrets
 from .answer import BadAnswer, estimate, read_answer, read_usage
 from .endpoint_settings import ApiSettings
 
@@ -47,6 +49,8 @@ _UNPAID = re.compile(
 _MAY_PASS = re.compile("rate.?limit|per.(second|minute|hour)|try.again|retry", re.IGNORECASE)
 #: Seconds for a connection, within those for a request.
 _CONNECT = 4.0
+#: Bytes of an answer as JSON: several times those of 65,536 tokens.
+_LONGEST_BODY = 2**22
 #: Where an endpoint's words are cut, in characters.
 _LONGEST_WORDS = 300
 
@@ -88,7 +92,7 @@ class Client:
         """
         Raises:
             ImportError: the openai package is not installed.
-            PlayerMisconfigured: the environment variable of the key is not set.
+            PlayerMisconfigured: the environment has no key, or a proxy or certificates that cannot be used.
         """
         openai = load_openai()
         self.settings, self.count = settings, count
@@ -97,20 +101,34 @@ class Client:
         in_body = secrets_of(OmegaConf.create({"extra_body": dict(settings.extra_body)}))
         keys = [key, *in_body] if key else in_body
         self._keys = sorted(keys, key=len, reverse=True)  # one may be a part of another
-        self._client = openai.AsyncOpenAI(
-            api_key=key or "none",
-            base_url=settings.base_url,
-            timeout=openai.Timeout(None, connect=min(settings.timeout, _CONNECT)),
-            max_retries=0,
-            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_as_utf8]}),
-        )
+        try:
+            http = openai.DefaultAsyncHttpxClient(
+                follow_redirects=False,
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+                event_hooks={"response": [_read_body]},
+            )
+            self._client = openai.AsyncOpenAI(
+                api_key=key or "none",
+                base_url=settings.base_url,
+                timeout=openai.Timeout(None, connect=min(settings.timeout, _CONNECT)),
+                max_retries=0,
+                # The library's own variable, OPENAI_CUSTOM_HEADERS, might send another endpoint's key.
+                default_headers={"Authorization": f"Bearer {key or 'none'}"},
+                http_client=http,
+            )
+        except Exception as error:  # of any kind: an address, a file, a package that is not installed
+            raise PlayerMisconfigured(
+                f"{settings.base_url} cannot be asked as this machine's environment is (HTTPS_PROXY, ALL_PROXY, "
+                f"SSL_CERT_FILE, ...): {self._words(without_secrets(str(error)))}"
+            ) from None
 
-    async def ask(self, messages: Sequence[dict[str, str]], seed: int) -> Response:
+    async def ask(self, messages: Sequence[dict[str, str]], seed: int, check: Callable[[], None]) -> Response:
         """The endpoint's answer to a conversation, with what it used.
 
         Args:
             messages: the conversation.
             seed: of the sampling, and of the pauses' lengths.
+            check: raises, before each request, if there is to be none any more.
 
         Raises:
             PlayerFailure: there is none, within the time and the number of requests that the settings allow.
@@ -118,6 +136,7 @@ class Client:
         settings, rng = self.settings, random.Random(seed)
         end = time.monotonic() + settings.total_timeout
         for attempt in range(settings.retries + 1):
+            check()
             try:
                 return await self._request(messages, seed, min(settings.timeout, end - time.monotonic()))
             except _Passing as failure:
@@ -126,8 +145,8 @@ class Client:
             if attempt == settings.retries:
                 break
             if time.monotonic() + pause >= end:
-                late = f"{reason}; after {tries} no time is left of total_timeout={settings.total_timeout:g} s"
-                self._fail(late, again=False)
+                late = f"a pause of {pause:.3g} s leaves no time of total_timeout={settings.total_timeout:g} s"
+                self._fail(f"{reason}; after {tries} {late}", again=False)
             logger.info("%s", self._clean(f"{settings.model}: {reason}; asked again in {pause:.1f} s"))
             await asyncio.sleep(pause)
         self._fail(f"{reason}; after {tries}")
@@ -152,7 +171,7 @@ class Client:
     def _pause(self, attempt: int, wait: float | None, rng: random.Random) -> float:
         settings = self.settings
         if wait is not None:
-            return min(wait, settings.max_retry_after)
+            return wait
         longest = min(settings.backoff * 2.0 ** min(attempt, 60), settings.max_backoff)
         return longest * rng.uniform(0.5, 1.0)
 
@@ -175,12 +194,16 @@ class Client:
         try:
             async with asyncio.timeout(limit):
                 raw = await completions.create(**fields, extra_body=dict(settings.extra_body))
+        except asyncio.CancelledError:
+            self.count(estimate(messages, "", settings))
+            raise
         except TimeoutError:
             lost, late = f"no answer within {limit:.3g} s", True
         except openai.APIStatusError as error:
             refused = error.status_code, error.body, error.response.text, error.response.headers
-        except openai.OpenAIError as error:
-            lost = type(error.__cause__ or error).__name__
+        except Exception as error:  # the library's own, and what it does not expect of an endpoint
+            cause = error.__cause__ or error
+            lost = _with_words(type(cause).__name__, self._words(str(cause)))
         else:
             return self._read(raw.http_response.content, messages)
         # Raised here, because an exception of above, as the context of this one, might show the key.
@@ -218,7 +241,7 @@ class Client:
         settings, words = self.settings, self._words(said_so)
         said = _with_words(f"HTTP {status}", words)
         unpaid = _UNPAID.search(words) and not _MAY_PASS.search(words)
-        if status == 402 or unpaid or _UNPAID.search(f"{fields.get('code')} {fields.get('type')}"):
+        if status == 402 or unpaid or _UNPAID.search(self._words(f"{fields.get('code')} {fields.get('type')}")):
             raise Unpaid(self._clean(f"{settings.model}: {said}"))
         if status in _CONFIGURATION or 300 <= status < 400:
             why = _CONFIGURATION.get(status, "it has moved, and redirects are not followed")
@@ -250,9 +273,16 @@ class Client:
         return text
 
 
-async def _as_utf8(response: Any) -> None:
-    """JSON is in UTF-8; the client fails on other encodings that a header may name."""
-    response.encoding = "utf-8"
+async def _read_body(response: Any) -> None:
+    """Read an answer, unpacked, up to a limit: the client would read it whole, and unpack it, however long it is."""
+    response.encoding = "utf-8"  # as JSON is; the client fails on others that a header may name
+    body = bytearray()
+    async with aclosing(response.aiter_bytes()) as parts:
+        async for part in parts:
+            body += part
+            if len(body) > _LONGEST_BODY:
+                raise BadAnswer(f"the answer has more than {_LONGEST_BODY} bytes")
+    response._content = bytes(body)
 
 
 def _with_words(what: str, words: str) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
 
-from ....players.player import Position, Response
+from ....players.player import PlayerFailure, Position, Response
 from ....players.records import Usage
-from .endpoint_client import Client, NotAsked, load_openai
+from .endpoint_client import Client, NotAsked, Unpaid
 from .endpoint_settings import ApiSettings
 
 
@@ -16,34 +15,41 @@ class BudgetSpent(NotAsked):
     """The player has spent what it may: nothing was asked."""
 
 
+class LeftAlone(NotAsked):
+    """The endpoint has failed too often in a row: it was not asked."""
+
+
 class ApiPlayer:
     """Asks an endpoint for each turn, with the present observation alone. One player serves all games of a process.
 
     A failing or slow endpoint costs its own games only: nothing blocks the event loop, and every response is bounded by
-    ``total_timeout`` once it has its place.
+    ``total_timeout`` once it has its place. One that fails again and again, or wants to be paid, is left alone, so that
+    a dead one does not take that time for each of its games.
 
     Attributes:
         settings: the endpoint and how to use it.
         name: for records and metrics.
-        limit: of ``spent``. Requests under way when it is reached are finished, so up to ``max_concurrency`` responses
+        limit: of ``spent``. Requests under way when it is reached are finished, so up to ``max_concurrency`` of them
             may go beyond it.
         spent: what all requests have used, those that came to nothing included. (Those are estimated by their prompt,
             where the endpoint did not count.)
         keep: is told of ``spent`` after each request.
+        patience: the number of responses that may fail one after the other: here those of two rounds.
     """
 
     def __init__(self, settings: ApiSettings, name: str = "api") -> None:
         """
         Raises:
             ImportError: the openai package is not installed.
-            PlayerMisconfigured: the environment variable of the key is not set.
+            PlayerMisconfigured: see ``Client``.
         """
-        settings.key()
-        load_openai()
         self.settings, self.name = settings, name
         self.limit, self.spent = settings.limit, Usage()
         self.keep: Callable[[Usage], None] = lambda spent: None
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
+        self.patience = 2 * settings.max_concurrency
+        self.failures, self._last_failure = 0, ""  # in a row
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client = Client(settings, self.count)  # now, to say at once if the environment allows none
 
     def __repr__(self) -> str:
         return f"ApiPlayer({self.name!r}, model={self.settings.model!r}, base_url={self.settings.base_url!r})"
@@ -52,26 +58,37 @@ class ApiPlayer:
         """The model's answer to the observation, with what it used.
 
         Raises:
-            BudgetSpent: a ``PlayerFailure``: the limit is reached.
+            BudgetSpent, LeftAlone: as of ``check``.
             PlayerFailure: the endpoint gives no answer.
         """
         messages = self.settings.chat_template().messages(position.observation)
         # 31 bits: not every endpoint reads longer numbers.
         seed = position.key.seed("api player", position.player, position.turn) >> 32
-        loop = asyncio.get_running_loop()
-        if loop not in self._clients:
-            self._clients[loop] = Client(self.settings, self.count)
-        client = self._clients[loop]
+        if self._loop is not (loop := asyncio.get_running_loop()):  # connections cannot change theirs
+            self._loop, self._client = loop, Client(self.settings, self.count)
+        client = self._client
         async with client.places:
-            self.check()  # after the wait: what other games spent meanwhile counts
-            return await client.ask(messages, seed)
+            try:
+                response = await client.ask(messages, seed, self.check)
+            except (BudgetSpent, LeftAlone):
+                raise
+            except PlayerFailure as failure:
+                self.failures += self.patience if isinstance(failure, Unpaid) else 1
+                self._last_failure = str(failure)
+                raise
+        if self.failures < self.patience:
+            self.failures = 0
+        return response
 
     def check(self) -> None:
         """That the endpoint may be asked now.
 
         Raises:
             BudgetSpent: the limit is reached.
+            LeftAlone: it has failed too often.
         """
+        if self.failures >= self.patience:
+            raise LeftAlone(f"{self.name}: it is left alone after failures in a row, the last: {self._last_failure}")
         if self.limit.reached(self.spent):
             cost = "" if self.spent.cost is None else f" for ${self.spent.cost:.4f}"
             raise BudgetSpent(f"{self.name}: the budget of {self.limit} is spent: {self.spent.tokens} tokens{cost}")

@@ -19,7 +19,7 @@ from ...parsing import Count, Number, Section, checked, parse
 #: How it is asked and what it may cost: settings that change no answer.
 OF_ASKING = frozenset(
     (
-        *("api_key_env", "timeout", "total_timeout", "retries", "backoff", "max_backoff", "max_retry_after"),
+        *("api_key_env", "timeout", "total_timeout", "retries", "backoff", "max_backoff"),
         *("max_concurrency", "budget_tokens", "budget_usd", "price_in", "price_out"),
     )
 )
@@ -96,9 +96,8 @@ class ApiSettings(Section):
             ``max_concurrency`` places does not count: it ends, because whoever has a place is bound by this.
         retries: how often a request is repeated after a failure that may pass.
         backoff: the pause before the first repetition; it doubles each time, up to ``max_backoff``, and up to half of
-            it is taken off at random.
+            it is taken off at random. An endpoint may ask for another one (Retry-After).
         max_backoff: the longest pause.
-        max_retry_after: the longest pause that an endpoint may ask for (Retry-After); a longer one is cut.
         max_concurrency: responses that are awaited at a time, by one player in one process.
         budget_tokens: what the player may spend in all, read and written.
         budget_usd: the same in US dollars; needs prices.
@@ -124,7 +123,6 @@ class ApiSettings(Section):
     retries: _Whole = 4
     backoff: _NotNegative = 0.5
     max_backoff: _NotNegative = 20.0
-    max_retry_after: _NotNegative = 60.0
     max_concurrency: Count = 8
     budget_tokens: _Whole | None = None
     budget_usd: _NotNegative | None = None
@@ -172,20 +170,15 @@ class ApiSettings(Section):
             return None
         key = os.environ.get(self.api_key_env, "").strip()
         if not key:
-            raise PlayerMisconfigured(
-                f"the environment variable {self.api_key_env} (api_key_env) is not set: it must hold the key of "
-                f"{self.base_url}; for an endpoint without one set api_key_env to null"
-            )
-        if not (key.isascii() and key.isprintable() and " " not in key):
-            raise PlayerMisconfigured(
-                f"the environment variable {self.api_key_env} (api_key_env) holds characters that no key has"
-            )
-        if len(key) < _SHORTEST_KEY:
-            raise PlayerMisconfigured(
-                f"the environment variable {self.api_key_env} (api_key_env) holds a key of less than {_SHORTEST_KEY} "
-                "characters, which cannot be kept out of logs; for an endpoint that takes any set api_key_env to null"
-            )
-        return key
+            wrong = f"is not set: it must hold the key of {self.base_url}; without one, set api_key_env to null"
+        elif not (key.isascii() and key.isprintable() and " " not in key):
+            wrong = "holds characters that no key has"
+        elif len(key) < _SHORTEST_KEY:
+            needless = "if the endpoint takes any, set api_key_env to null"
+            wrong = f"holds a key of less than {_SHORTEST_KEY} characters, which cannot be kept out of logs; {needless}"
+        else:
+            return key
+        raise PlayerMisconfigured(f"the environment variable {self.api_key_env} (api_key_env) {wrong}")
 
     def cost(self, prompt_tokens: int, response_tokens: int) -> float | None:
         """In US dollars; None where a price is not known."""
