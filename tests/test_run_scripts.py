@@ -199,7 +199,11 @@ def test_ray_has_all_of_a_jobs_cores_on_each_of_its_machines(project: Path) -> N
     (home / ".ray").mkdir(parents=True)
     (home / ".ray" / "auth_token").write_text("a secret")
     (binaries / "activate").write_text(f"PATH={binaries}:$PATH\n")
-    programs = {"sleep": "", "scontrol": "echo a; echo b", "srun": f'echo "$SRUN_CPUS_PER_TASK $*" >>{project}/srun.txt'}
+    programs = {
+        "sleep": "",
+        "scontrol": "echo a; echo b",
+        "srun": f'echo "$SRUN_CPUS_PER_TASK $*" >>{project}/srun.txt',
+    }
     for name, does in programs.items():
         (binaries / name).write_text(f"#!/bin/sh\n{does}\n")
         (binaries / name).chmod(0o755)
@@ -207,7 +211,9 @@ def test_ray_has_all_of_a_jobs_cores_on_each_of_its_machines(project: Path) -> N
     for given, cores in (({"SLURM_CPUS_PER_TASK": "64"}, "64"), ({}, "96")):
         done = run(project, "paper/slurm.sh", **job, **given)
         assert done.returncode == 0, done.stderr
-        _, head, other = sorted((project / "srun.txt").read_text().splitlines(), key=lambda call: call.find("ray start"))
+        _, head, other = sorted(
+            (project / "srun.txt").read_text().splitlines(), key=lambda call: call.find("ray start")
+        )
         assert [head.split()[0], other.split()[0]] == [cores, cores], "srun takes no job's cores over by itself"
         assert "ray start --head" in head and "--exclude=a ray start" in other
         (project / "srun.txt").unlink()
