@@ -23,7 +23,7 @@ fi
 source .venv/bin/activate
 export PYTHONPATH=$PWD RAY_AUTH_MODE=token
 [[ -s ~/.ray/auth_token ]] || (umask 077; ray get-auth-token --generate >/dev/null)
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
 address=$(srun --nodes=1 --ntasks=1 -w "$head" hostname -I | awk '{print $1}')
 export RAY_ADDRESS=$address:6379
 
