@@ -63,7 +63,7 @@ def with_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         return find_spec("json" if name in ("vllm", "cupy") else name, *args, **more)
 
     def loaded(name: str, *args: Any, **more: Any) -> Any:
-        return load("json" if name == "cupy.cuda.nccl" else name, *args, **more)
+        return load("json" if name.startswith("cupy") else name, *args, **more)
 
     monkeypatch.setattr(importlib.util, "find_spec", found)
     monkeypatch.setattr(importlib, "import_module", loaded)

@@ -194,6 +194,31 @@ def test_others_cannot_read_the_secret_of_a_cluster(project: Path) -> None:
     assert (home / ".ray" / "auth_token").stat().st_mode & 0o077 == 0
 
 
+def test_ray_has_all_of_a_jobs_cores_on_each_of_its_machines(project: Path) -> None:
+    binaries, home = project / ".venv" / "bin", project / "home"
+    (home / ".ray").mkdir(parents=True)
+    (home / ".ray" / "auth_token").write_text("a secret")
+    (binaries / "activate").write_text(f"PATH={binaries}:$PATH\n")
+    programs = {
+        "sleep": "",
+        "scontrol": "echo a; echo b",
+        "srun": f'echo "$SRUN_CPUS_PER_TASK $*" >>{project}/srun.txt',
+    }
+    for name, does in programs.items():
+        (binaries / name).write_text(f"#!/bin/sh\n{does}\n")
+        (binaries / name).chmod(0o755)
+    job = {"SLURM_JOB_NODELIST": "[a-b]", "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_ON_NODE": "96", "HOME": str(home)}
+    for given, cores in (({"SLURM_CPUS_PER_TASK": "64"}, "64"), ({}, "96")):
+        done = run(project, "paper/slurm.sh", **job, **given)
+        assert done.returncode == 0, done.stderr
+        _, head, other = sorted(
+            (project / "srun.txt").read_text().splitlines(), key=lambda call: call.find("ray start")
+        )
+        assert [head.split()[0], other.split()[0]] == [cores, cores], "srun takes no job's cores over by itself"
+        assert "ray start --head" in head and "--exclude=a ray start" in other
+        (project / "srun.txt").unlink()
+
+
 @pytest.mark.parametrize("script", sorted({*LIMITED, "lock.sh", "test.sh", "train_spin.sh", "train_spin_cpu.sh"}))
 def test_help_sets_nothing_up(project: Path, script: str) -> None:
     shutil.copytree(ROOT / "experiments" / "config", project / "experiments" / "config")

@@ -23,10 +23,12 @@ fi
 source .venv/bin/activate
 export PYTHONPATH=$PWD RAY_AUTH_MODE=token
 [[ -s ~/.ray/auth_token ]] || (umask 077; ray get-auth-token --generate >/dev/null)
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
 address=$(srun --nodes=1 --ntasks=1 -w "$head" hostname -I | awk '{print $1}')
 export RAY_ADDRESS=$address:6379
 
+# Since SLURM 22.05 srun does not take this over from the job: Ray, and all that it starts, might have one core.
+export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-$SLURM_CPUS_ON_NODE}
 # --block: each node's Ray ends with its step of the job. --overlap: the run has the first node's cores, too.
 srun --nodes=1 --ntasks=1 --overlap -w "$head" ray start --head --node-ip-address="$address" --port=6379 --block &
 sleep 20

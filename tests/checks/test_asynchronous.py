@@ -91,19 +91,23 @@ def test_what_cannot_be_is_refused(tmp_path: Path, overrides: list[str], message
         check(config(tmp_path, *overrides))
 
 
-def test_on_gpus_the_way_of_the_weights_must_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("module", ["cupy.cuda.nccl", "cupy_backends.cuda.libs.nccl"])
+def test_on_gpus_the_way_of_the_weights_must_be_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    """CuPy's own module for NCCL loads without NCCL, and only warns."""
     shared = [SEPARATE, "trainer.n_gpus_per_node=4"]
     check(config(tmp_path, *shared, hardware="gpu"))
     needs = r"checkpoint_engine\.backend=nccl: verl's needs CuPy, and cupy"
 
     def load(name: str, *args: Any) -> ModuleType:
-        if name == "cupy.cuda.nccl":
-            raise ImportError("libcudart.so.12: cannot open shared object file")
+        if name == module:
+            raise ImportError("libnccl.so.2: cannot open shared object file")
         return import_module(name, *args)
 
     import_module = importlib.import_module
     monkeypatch.setattr(importlib, "import_module", load)
-    with pytest.raises(ConfigError, match=rf"{needs} cannot be loaded \(libcudart\.so\.12: .*cupy-cuda13x==14\.0\.1"):
+    with pytest.raises(ConfigError, match=rf"{needs} cannot be loaded \(libnccl\.so\.2: .*cupy-cuda13x==14\.0\.1"):
         check(config(tmp_path, *shared, hardware="gpu"))
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(

@@ -126,7 +126,9 @@ def _attention(config: DictConfig) -> None:
 def _weights(config: DictConfig) -> None:
     """Check that the way of new weights to engines on devices of their own can be had."""
     backend = config.actor_rollout_ref.rollout.checkpoint_engine.backend
-    missing = _without("cupy", "cupy.cuda.nccl") if backend == "nccl" else None
+    # CuPy's first module looks for NCCL and loads without it, too; the second does not
+    nccl = "cupy.cuda.nccl", "cupy_backends.cuda.libs.nccl"
+    missing = _without("cupy", *nccl) if backend == "nccl" else None
     require(
         missing is None,
         f"actor_rollout_ref.rollout.checkpoint_engine.backend={backend}: verl's needs CuPy, and {missing}: "
@@ -134,13 +136,14 @@ def _weights(config: DictConfig) -> None:
     )
 
 
-def _without(package: str, module: str) -> str | None:
-    """Why a module of a package cannot be had in this environment; None: it can."""
+def _without(package: str, *modules: str) -> str | None:
+    """Why modules of a package cannot be had in this environment; None: they can."""
     name = package.replace("_", "-")
     if importlib.util.find_spec(package) is None:
         return f"{name} is not installed"
     try:
-        importlib.import_module(module)
+        for module in modules:
+            importlib.import_module(module)
     except (ImportError, OSError) as error:  # built for another torch or CUDA
         return f"{name} cannot be loaded ({str(error).splitlines()[0]})"
     return None
