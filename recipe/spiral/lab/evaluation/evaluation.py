@@ -26,7 +26,6 @@ from .benchmarks.asking import Answers
 from .benchmarks.benchmark_metrics import judge
 from .benchmarks.table import table
 from .exploitability import exploitability_metrics as metrics
-from .exploitability.exploitability_metrics import Metrics
 from .exploitability.information_sets import game_tree
 from .exploitability.policy_table import PolicyTable, TableStore, read_player, read_scores
 from .matches.loop import Seating, play_games
@@ -35,7 +34,7 @@ from .matches.planning import Schedule, schedule
 from .matches.store import FILE, EvaluationStore, Manifest
 from .outputs.evaluation_trackers import log_results
 from .outputs.results import write_report
-from .outputs.sheets import action_rows, metric_sheets, write_sheets
+from .outputs.sheets import Row, action_rows, metric_sheets, write_sheets
 from .policies.evaluated_policy import Policy, Prompts
 from .policies.evaluation_engine import Engines, Models, Start, VLLMEngine, at_once, check_length, in_order, models_of
 from .policies.policy_entries import check_names, parse
@@ -305,13 +304,13 @@ class Evaluation:
                 "folder"
             )
         sections = [
-            *metrics.tables(exact),
+            *metrics.tables(**exact),
             *(f"Benchmarks: {name}\n\n{table(rows, settings.benchmarks.paper_model)}" for name, rows in scores.items()),
             *notes,
             f"Every game is in {FILE}: sqlite3 -readonly {self._store.file} 'SELECT value FROM games'",
         ]
         more = {
-            **exact.to_dict(),
+            **exact,
             "benchmarks": {name: [asdict(score) for score in rows] for name, rows in scores.items()},
             "notes": notes,
         }
@@ -332,7 +331,7 @@ class Evaluation:
                 f"missing, the first: {reason}; a larger void_retries tries them again"
             )
 
-    def _exact_metrics(self) -> Metrics:
+    def _exact_metrics(self) -> dict[str, list[Row]]:
         settings = self.settings
         runs: dict[str, list[str]] = {}
         for policy in self.weighted:
@@ -343,11 +342,11 @@ class Evaluation:
             return {name: table for (name, id_), table in self._tables.items() if id_ == game}
 
         exploit, optimal = settings.exploitability, settings.optimality
-        return Metrics(
-            [
+        return {
+            "exploitability": [
                 row
                 for game in exploit.games
                 for row in metrics.exploited(game, of(game), runs, exploit.by, settings.rules, settings.seed)
             ],
-            [row for game in optimal.games for row in metrics.optimal(game, of(game), optimal.by)],
-        )
+            "optimality": [row for game in optimal.games for row in metrics.optimal(game, of(game), optimal.by)],
+        }

@@ -13,7 +13,7 @@ import numpy as np
 from ....storage.disk import write_whole
 from ...csv_cell import in_table
 from ..benchmarks.benchmark_metrics import Score
-from ..exploitability.exploitability_metrics import Metrics
+from ..exploitability.optimality import lost_to_perfect
 from ..exploitability.policy_table import PolicyTable
 from ..ratings.games_summary import Summary
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
@@ -87,28 +87,27 @@ def _limits(name: str, interval: tuple[float, float] | None) -> Row:
     return {f"{name}_low": low, f"{name}_high": high}
 
 
-def metric_sheets(exact: Metrics, scores: Mapping[str, Sequence[Score]]) -> dict[str, list[Row]]:
-    """A row for each policy and game, or benchmark."""
-    exploitability: list[Row] = []
-    for row in exact.exploitability:
-        figures = row.figures
-        (first, second), (mean, largest) = figures.against_uniform, figures.illegal
-        exploitability.append(
-            {"policy": row.policy, "game": figures.game, "read_by": row.by, "nash_conv": figures.nash_conv}
-            | _limits("nash_conv", figures.interval)
-            | {"exploitability": figures.exploitability, "value": figures.value}
-            | {"against_uniform_first": first, "against_uniform_second": second}
-            | {"illegal_mean": mean, "illegal_largest": largest, "nash_conv_as_judged": figures.nash_conv_as_judged}
-        )
+def metric_sheets(exact: Mapping[str, Sequence[Row]], scores: Mapping[str, Sequence[Score]]) -> dict[str, list[Row]]:
+    """A row for each policy and game, or benchmark. ``exact``: the rows of ``exploitability`` and ``optimality``."""
+    exploitability: list[Row] = [
+        {"policy": row["policy"], "game": row["game"], "read_by": row["by"], "nash_conv": row["nash_conv"]}
+        | _limits("nash_conv", row["interval"])
+        | {"exploitability": row["exploitability"], "value": row["value"]}
+        | dict(zip(("against_uniform_first", "against_uniform_second"), row["against_uniform"], strict=True))
+        | dict(zip(("illegal_mean", "illegal_largest"), row["illegal"], strict=True))
+        | {"nash_conv_as_judged": row["nash_conv_as_judged"]}
+        for row in exact["exploitability"]
+    ]
     optimality: list[Row] = [
-        {"policy": row.policy, "game": row.game, "read_by": row.by}
-        | {"decisions": row.all.decisions[0], "all_decisions": row.all.share}
-        | _limits("all_decisions", row.all.interval)
-        | {"critical_decisions": row.all.critical, "against_random": row.against_random.share}
-        | _limits("against_random", row.against_random.interval)
-        | {"against_random_critical": row.against_random.critical}
-        | dict(zip(("lost_to_perfect_first", "lost_to_perfect_second"), row.lost or (None, None), strict=True))
-        for row in exact.optimality
+        {"policy": row["policy"], "game": row["game"], "read_by": row["by"]}
+        | {"decisions": row["all"]["decisions"][0], "all_decisions": row["all"]["share"]}
+        | _limits("all_decisions", row["all"]["interval"])
+        | {"critical_decisions": row["all"]["critical"], "against_random": row["against_random"]["share"]}
+        | _limits("against_random", row["against_random"]["interval"])
+        | {"against_random_critical": row["against_random"]["critical"]}
+        | dict(zip(("lost_to_perfect_first", "lost_to_perfect_second"), lost or (None, None), strict=True))
+        for row in exact["optimality"]
+        for lost in [lost_to_perfect(row["game"], row["results"])]
     ]
     benchmarks: list[Row] = [
         {"policy": policy, "benchmark": score.benchmark, "questions": score.questions, "samples": score.samples}
