@@ -175,12 +175,13 @@ class Evaluation:
             if self.settings.benchmarks.names:
                 yield f"benchmarks of {name}: only policies with weights are asked"
 
-    def _how(self, policy: Policy, metric: ExactMetric) -> dict[str, Any]:
-        """What a policy table depends on."""
+    def _stored(self, policy: Policy, game: str, metric: ExactMetric) -> TableStore:
+        """The place of a policy table, with what it depends on."""
         settings = self.settings.for_manifest()
         if metric.by == "samples":
             settings |= {"samples": metric.samples, "seed": self.settings.seed}
-        return {"by": metric.by, "policy": dict(policy.identity), **settings}
+        how = {"by": metric.by, "policy": dict(policy.identity), **settings}
+        return TableStore(self._store, policy.name, game, how)
 
     def _tables_by(self, by: str) -> Iterator[tuple[Policy, str, ExactMetric]]:
         """By scores of policies with weights, by samples of all that play the game."""
@@ -194,16 +195,11 @@ class Evaluation:
         """Those that are stored are read."""
         missing: list[tuple[Policy, str, ExactMetric]] = []
         for policy, game, metric in self._tables_by(by):
-            stored = TableStore(self._store).find(policy.name, game, self._how(policy, metric))
-            if stored is None:
+            if (stored := self._stored(policy, game, metric).find()) is None:
                 missing.append((policy, game, metric))
             else:
                 self._tables[policy.name, game] = stored
         return missing
-
-    def _add_table(self, policy: Policy, game: str, metric: ExactMetric, table: PolicyTable) -> None:
-        TableStore(self._store).put(policy.name, game, self._how(policy, metric), table)
-        self._tables[policy.name, game] = table
 
     def _tables_by_scores(self) -> None:
         """Before engines take the memory, with one model after the other."""
@@ -228,7 +224,8 @@ class Evaluation:
             scores = of_model(model, ends, settings.sampling.temperature, settings.max_response_length)
             for game, metric in tables:
                 score = Scorer(seating.tokenizer(policy), seating.encode(policy, game), scores)
-                self._add_table(policy, game, metric, read_scores(game_tree(game), score))
+                self._tables[policy.name, game] = table = read_scores(game_tree(game), score)
+                self._stored(policy, game, metric).put(table)
         except torch.OutOfMemoryError as error:
             raise Refused(
                 f"by=scores: {policy.name} must fit on one GPU, whatever engine.tensor_parallel_size is ({error}); set "
@@ -274,9 +271,10 @@ class Evaluation:
         self.show(f"{policy.name} in {game}: {metric.samples} samples of each information set")
         settings, player = self.settings, seating(policy.name, game)
         how = (metric.samples, settings.seed, settings.rules, settings.concurrency, settings.void_retries)
-        kept, place = TableStore(self._store), (policy.name, game, self._how(policy, metric))
-        table = await read_player(game_tree(game), player, *how, kept.rows(*place), kept.keep_row(*place))
-        self._add_table(policy, game, metric, table)
+        kept = self._stored(policy, game, metric)
+        table = await read_player(game_tree(game), player, *how, kept.rows(), kept.keep_row)
+        kept.put(table)
+        self._tables[policy.name, game] = table
 
     async def _ask(self, policy: Policy, missing: list[tuple[Question, int]], seating: Seating, bar: tqdm) -> None:
         tokenizer, generate = seating.tokenizer(policy), seating.generate_as(policy)
