@@ -56,11 +56,6 @@ def parse_entries(entries: Any) -> list[Entry]:
     return parsed
 
 
-def of_the_hub(entries: Any) -> list[Any]:
-    """The entries whose questions are not in a folder, as they are written. Errors as of ``parse_entries``."""
-    return [written for written, entry in zip(entries, parse_entries(entries), strict=True) if entry.path is None]
-
-
 def questions_of(entry: Entry) -> list[Question]:
     """An entry's questions.
 

@@ -18,25 +18,14 @@ def table(scores: Sequence[Score], paper_model: str | None = None) -> str:
     """A row for each benchmark, their mean, and the paper's: of this model, or of all its models."""
     known = list(CATALOG)
     rows = [_row(score) for score in sorted(scores, key=lambda score: known.index(score.benchmark))]
-    mean, whole = average(scores), comparable(scores)
-    note = "" if whole else ", not the paper's eight benchmarks with all their questions"
+    mean = Rate.of([score.avg.value for score in scores])  # each benchmark with the same weight, as in the paper
+    whole = {score.benchmark for score in scores if score.questions >= CATALOG[score.benchmark].questions}
+    note = "" if whole == set(CATALOG) else ", not the paper's eight benchmarks with all their questions"
     means = [["mean over benchmarks, avg@k", "%", "benchmarks"], [f"this run{note}", _percent(mean), str(mean.count)]]
     for model in [paper_model] if paper_model else PAPER_AVERAGES:
         for training, percent in PAPER_AVERAGES[model].items():
             means.append([f"{PAPER}: {model}, {training}", f"{percent:.1f}", str(len(CATALOG))])
     return "\n\n".join([aligned([HEAD, *rows], left=1), aligned(means, left=1), _legend(scores)])
-
-
-def average(scores: Sequence[Score]) -> Rate:
-    """The mean of avg@k over benchmarks, each with the same weight, as in the paper."""
-    return Rate.of([score.avg.value for score in scores])
-
-
-def comparable(scores: Sequence[Score]) -> bool:
-    """Whether these are the paper's eight benchmarks, each with all its questions."""
-    return {score.benchmark for score in scores} == set(CATALOG) and all(
-        score.questions >= CATALOG[score.benchmark].questions for score in scores
-    )
 
 
 def _row(score: Score) -> list[str]:
