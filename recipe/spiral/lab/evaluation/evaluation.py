@@ -23,8 +23,7 @@ from ..opponents.api.first_question import ask_once
 from ..opponents.budgets import API
 from .benchmarks import asking
 from .benchmarks.asking import Answers
-from .benchmarks.benchmark_metrics import judge
-from .benchmarks.table import table
+from .benchmarks.benchmark_metrics import judge, table
 from .exploitability import exploitability_metrics as metrics
 from .exploitability.information_sets import game_tree
 from .exploitability.policy_table import PolicyTable, TableStore, read_player, read_scores

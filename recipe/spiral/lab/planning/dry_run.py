@@ -27,8 +27,8 @@ from ...players.seats import BASE
 from ...processes.masking import without_secrets
 from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail, visible
-from ..evaluation.benchmarks.benchmark_entries import parse_entries
 from ..evaluation.benchmarks.catalog import CATALOG
+from ..evaluation.benchmarks.validation_benchmarks import parse_entries
 from ..models import EMBEDDED
 from ..models import of_config as embedded_of
 from ..models.published import GATED, PUBLISHED

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.lab.evaluation.benchmarks.answers import Sample
-from recipe.spiral.lab.evaluation.benchmarks.benchmark_metrics import Graded, Score, majority, pass_at, score
+from recipe.spiral.lab.evaluation.benchmarks.benchmark_metrics import Graded, Score, majority, pass_at, score, table
 from recipe.spiral.lab.evaluation.benchmarks.catalog import CATALOG
-from recipe.spiral.lab.evaluation.benchmarks.table import table
 from recipe.spiral.lab.graders.grading import Verdict
 
 RIGHT = Verdict(True, "right", "7")
