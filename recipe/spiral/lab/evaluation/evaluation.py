@@ -33,7 +33,7 @@ from .matches.planning import Schedule, schedule
 from .matches.store import FILE, EvaluationStore, Manifest
 from .outputs.evaluation_trackers import log_results
 from .outputs.results import write_report
-from .outputs.sheets import Row, action_rows, metric_sheets, write_sheets
+from .outputs.sheets import Row, action_rows, benchmark_sheet, write_sheets
 from .policies.evaluated_policy import Policy, Prompts
 from .policies.evaluation_engine import Engines, Models, Start, VLLMEngine, at_once, check_length, in_order, models_of
 from .policies.policy_entries import check_names, parse
@@ -286,6 +286,7 @@ class Evaluation:
         anchor = settings.anchor or next((policy.name for policy in self.opponents), None)
         summary = summarise(self._store.records(plan), anchor, settings.lag, self.schedule.steps)
         exact = self._exact_metrics()
+        sheets = metrics.sheets(**exact)
         if self._answers:
             self.show("judging the answers to the benchmarks")
         wanted = settings.benchmarks.samples
@@ -301,7 +302,7 @@ class Evaluation:
                 "folder"
             )
         sections = [
-            *metrics.tables(**exact),
+            *metrics.tables(sheets),
             *(f"Benchmarks: {name}\n\n{table(rows, settings.benchmarks.paper_model)}" for name, rows in scores.items()),
             *notes,
             f"Every game is in {FILE}: sqlite3 -readonly {self._store.file} 'SELECT value FROM games'",
@@ -312,7 +313,7 @@ class Evaluation:
             "notes": notes,
         }
         actions = [*action_rows(self._tables, settings.exploitability.games, settings.exploitability.by)]
-        write_sheets(settings.eval_dir, {**metric_sheets(exact, scores), "actions": actions})
+        write_sheets(settings.eval_dir, {**sheets, "benchmarks": benchmark_sheet(scores), "actions": actions})
         return write_report(settings.eval_dir, summary, self._store.manifest, sections, more)
 
     def _missing(self) -> Iterator[str]:

@@ -13,7 +13,6 @@ import numpy as np
 from ....storage.disk import write_whole
 from ...csv_cell import in_table
 from ..benchmarks.benchmark_metrics import Score
-from ..exploitability.optimality import lost_to_perfect
 from ..exploitability.policy_table import PolicyTable
 from ..ratings.games_summary import Summary
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
@@ -61,7 +60,7 @@ def summary_sheets(summary: Summary) -> dict[str, list[Row]]:
     pairs: list[Row] = [
         {"scope": rated.scope, "name": pair.name, "other": pair.other}
         | {"wins": pair.wins, "draws": pair.draws, "losses": pair.losses, "score": pair.score}
-        | _limits("score", pair.interval)
+        | limits("score", pair.interval)
         for rated in summary.rated
         for pair in rated.ratings.head_to_head.pairs
     ]
@@ -72,7 +71,7 @@ def _result(result: Result) -> Row:
     row: Row = {}
     for name, figure in vars(result).items():
         if isinstance(figure, Rate):
-            row |= {f"{name}_count": figure.count, name: figure.value} | _limits(name, figure.interval)
+            row |= {f"{name}_count": figure.count, name: figure.value} | limits(name, figure.interval)
         elif isinstance(figure, Mean):
             row |= {name: figure.value, f"{name}_error": figure.error}
         elif isinstance(figure, PerTurn):
@@ -82,41 +81,20 @@ def _result(result: Result) -> Row:
     return row
 
 
-def _limits(name: str, interval: tuple[float, float] | None) -> Row:
+def limits(name: str, interval: tuple[float, float] | None) -> Row:
     low, high = interval or (None, None)
     return {f"{name}_low": low, f"{name}_high": high}
 
 
-def metric_sheets(exact: Mapping[str, Sequence[Row]], scores: Mapping[str, Sequence[Score]]) -> dict[str, list[Row]]:
-    """A row for each policy and game, or benchmark. ``exact``: the rows of ``exploitability`` and ``optimality``."""
-    exploitability: list[Row] = [
-        {"policy": row["policy"], "game": row["game"], "read_by": row["by"], "nash_conv": row["nash_conv"]}
-        | _limits("nash_conv", row["interval"])
-        | {"exploitability": row["exploitability"], "value": row["value"]}
-        | dict(zip(("against_uniform_first", "against_uniform_second"), row["against_uniform"], strict=True))
-        | dict(zip(("illegal_mean", "illegal_largest"), row["illegal"], strict=True))
-        | {"nash_conv_as_judged": row["nash_conv_as_judged"]}
-        for row in exact["exploitability"]
-    ]
-    optimality: list[Row] = [
-        {"policy": row["policy"], "game": row["game"], "read_by": row["by"]}
-        | {"decisions": row["all"]["decisions"][0], "all_decisions": row["all"]["share"]}
-        | _limits("all_decisions", row["all"]["interval"])
-        | {"critical_decisions": row["all"]["critical"], "against_random": row["against_random"]["share"]}
-        | _limits("against_random", row["against_random"]["interval"])
-        | {"against_random_critical": row["against_random"]["critical"]}
-        | dict(zip(("lost_to_perfect_first", "lost_to_perfect_second"), lost or (None, None), strict=True))
-        for row in exact["optimality"]
-        for lost in [lost_to_perfect(row["game"], row["results"])]
-    ]
-    benchmarks: list[Row] = [
+def benchmark_sheet(scores: Mapping[str, Sequence[Score]]) -> list[Row]:
+    """A row for each policy and benchmark."""
+    return [
         {"policy": policy, "benchmark": score.benchmark, "questions": score.questions, "samples": score.samples}
         | {"avg": score.avg.value, "avg_low": score.avg.low, "avg_high": score.avg.high}
         | {"pass": score.pass_at[score.samples].value, "maj": score.maj.value, "truncated": score.truncated.value}
         for policy, rows in scores.items()
         for score in rows
     ]
-    return {"exploitability": exploitability, "optimality": optimality, "benchmarks": benchmarks}
 
 
 def action_rows(policy_tables: Mapping[tuple[str, str], PolicyTable], games: Sequence[str], by: str) -> Iterator[Row]:
