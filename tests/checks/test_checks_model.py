@@ -16,7 +16,7 @@ from recipe.spiral.checks import ConfigError, check_model
 from recipe.spiral.checks.prompts_fit import PLAYOUTS, check_prompts
 from recipe.spiral.games import make
 from recipe.spiral.games.nim import Nim
-from recipe.spiral.lab.evaluation.benchmarks import benchmark_entries
+from recipe.spiral.lab.evaluation.benchmarks import validation_benchmarks
 from recipe.spiral.match import Rules
 from recipe.spiral.players.prompts import History, encoder, get_template
 from recipe.spiral.players.random_player import RandomPlayer
@@ -132,12 +132,12 @@ def test_questions_prompts_must_fit_too(tmp_path: Path, tokenizer: WordTokenizer
     ]
     (tmp_path / "math500.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
     asked = f"validation.benchmarks=[{{id: math500, path: {tmp_path}}}]"
-    benchmark_entries.check_prompts(with_model(tmp_path, asked, "data.max_prompt_length=1000"), tokenizer)
+    validation_benchmarks.check_prompts(with_model(tmp_path, asked, "data.max_prompt_length=1000"), tokenizer)
     with pytest.raises(
         ValueError,
         match=r"=800: 1 questions of validation\.benchmarks: math500 .*question long with 9\d\d tokens; raise it",
     ):
-        benchmark_entries.check_prompts(with_model(tmp_path, asked, "data.max_prompt_length=800"), tokenizer)
+        validation_benchmarks.check_prompts(with_model(tmp_path, asked, "data.max_prompt_length=800"), tokenizer)
 
 
 def test_a_template_for_questions_that_does_not_go_with_the_model_is_named(
@@ -146,12 +146,12 @@ def test_a_template_for_questions_that_does_not_go_with_the_model_is_named(
     (tmp_path / "math500.jsonl").write_text(json.dumps({"problem": "How many?", "answer": "1"}))
     asked = f"validation.benchmarks=[{{id: math500, path: {tmp_path}, template: qwen3}}]"
     plain = "prompt.template=r1"
-    benchmark_entries.check_prompts(with_model(tmp_path, asked, plain), tokenizer)
+    validation_benchmarks.check_prompts(with_model(tmp_path, asked, plain), tokenizer)
     tokenizer.error = ValueError("no chat template")
     with pytest.raises(
         ValueError, match=r"benchmarks: math500: template=qwen3_general does not go with .*no chat template"
     ):
-        benchmark_entries.check_prompts(with_model(tmp_path, asked, plain), tokenizer)
+        validation_benchmarks.check_prompts(with_model(tmp_path, asked, plain), tokenizer)
 
 
 def test_prompts_are_measured_as_the_game_goes_on(tmp_path: Path, tokenizer: WordTokenizer) -> None:

@@ -31,9 +31,9 @@ class Extension(extensions.Extension):
 
             live_metrics.check(config)
         if config.validation.benchmarks != []:
-            from .evaluation.benchmarks import benchmark_entries
+            from .evaluation.benchmarks.validation_benchmarks import check_entries
 
-            benchmark_entries.check_entries(config)
+            check_entries(config)
         if not config.dry_run:  # which asks nobody
             _ask_endpoints(config)
 
@@ -49,9 +49,9 @@ class Extension(extensions.Extension):
 
         check_trackers(config.trainer)
         if config.validation.benchmarks != []:
-            from .evaluation.benchmarks import benchmark_entries
+            from .evaluation.benchmarks.validation_benchmarks import check_prompts
 
-            benchmark_entries.check_prompts(config, tokenizer)
+            check_prompts(config, tokenizer)
         check_memory(config)
 
     def agent_loops(self, config: Any) -> Mapping[str, str]:

@@ -175,7 +175,7 @@ def test_the_estimate_is_the_measured_peak_or_somewhat_more(
     config = composed(tmp_path, ranks, f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu={tokens}", *given)
     if "entropy" in " ".join(overrides):
         config.actor_rollout_ref.actor.calculate_entropy = True
-    parts = training.of_policy(config, measure(config.actor_rollout_ref.model.path))
+    parts = training.of(config, measure(config.actor_rollout_ref.model.path))
     peak = measured(tmp_path, config, tokens)
     print(f"estimated {parts.peak / 2**20:.0f} MiB, measured {peak / 2**20:.0f} MiB; {parts}")
     assert 0.9 * peak < parts.peak < 1.5 * peak

@@ -23,10 +23,8 @@ from ..opponents.api.first_question import ask_once
 from ..opponents.budgets import API
 from .benchmarks import asking
 from .benchmarks.asking import Answers
-from .benchmarks.benchmark_metrics import judge
-from .benchmarks.table import table
+from .benchmarks.benchmark_metrics import judge, table
 from .exploitability import exploitability_metrics as metrics
-from .exploitability.exploitability_metrics import Metrics
 from .exploitability.information_sets import game_tree
 from .exploitability.policy_table import PolicyTable, TableStore, read_player, read_scores
 from .matches.loop import Seating, play_games
@@ -35,7 +33,7 @@ from .matches.planning import Schedule, schedule
 from .matches.store import FILE, EvaluationStore, Manifest
 from .outputs.evaluation_trackers import log_results
 from .outputs.results import write_report
-from .outputs.sheets import action_rows, metric_sheets, write_sheets
+from .outputs.sheets import Row, action_rows, benchmark_sheet, write_sheets
 from .policies.evaluated_policy import Policy, Prompts
 from .policies.evaluation_engine import Engines, Models, Start, VLLMEngine, at_once, check_length, in_order, models_of
 from .policies.policy_entries import check_names, parse
@@ -176,12 +174,13 @@ class Evaluation:
             if self.settings.benchmarks.names:
                 yield f"benchmarks of {name}: only policies with weights are asked"
 
-    def _how(self, policy: Policy, metric: ExactMetric) -> dict[str, Any]:
-        """What a policy table depends on."""
+    def _stored(self, policy: Policy, game: str, metric: ExactMetric) -> TableStore:
+        """The place of a policy table, with what it depends on."""
         settings = self.settings.for_manifest()
         if metric.by == "samples":
             settings |= {"samples": metric.samples, "seed": self.settings.seed}
-        return {"by": metric.by, "policy": dict(policy.identity), **settings}
+        how = {"by": metric.by, "policy": dict(policy.identity), **settings}
+        return TableStore(self._store, policy.name, game, how)
 
     def _tables_by(self, by: str) -> Iterator[tuple[Policy, str, ExactMetric]]:
         """By scores of policies with weights, by samples of all that play the game."""
@@ -195,16 +194,11 @@ class Evaluation:
         """Those that are stored are read."""
         missing: list[tuple[Policy, str, ExactMetric]] = []
         for policy, game, metric in self._tables_by(by):
-            stored = TableStore(self._store).find(policy.name, game, self._how(policy, metric))
-            if stored is None:
+            if (stored := self._stored(policy, game, metric).find()) is None:
                 missing.append((policy, game, metric))
             else:
                 self._tables[policy.name, game] = stored
         return missing
-
-    def _add_table(self, policy: Policy, game: str, metric: ExactMetric, table: PolicyTable) -> None:
-        TableStore(self._store).put(policy.name, game, self._how(policy, metric), table)
-        self._tables[policy.name, game] = table
 
     def _tables_by_scores(self) -> None:
         """Before engines take the memory, with one model after the other."""
@@ -229,7 +223,8 @@ class Evaluation:
             scores = of_model(model, ends, settings.sampling.temperature, settings.max_response_length)
             for game, metric in tables:
                 score = Scorer(seating.tokenizer(policy), seating.encode(policy, game), scores)
-                self._add_table(policy, game, metric, read_scores(game_tree(game), score))
+                self._tables[policy.name, game] = table = read_scores(game_tree(game), score)
+                self._stored(policy, game, metric).put(table)
         except torch.OutOfMemoryError as error:
             raise Refused(
                 f"by=scores: {policy.name} must fit on one GPU, whatever engine.tensor_parallel_size is ({error}); set "
@@ -275,9 +270,10 @@ class Evaluation:
         self.show(f"{policy.name} in {game}: {metric.samples} samples of each information set")
         settings, player = self.settings, seating(policy.name, game)
         how = (metric.samples, settings.seed, settings.rules, settings.concurrency, settings.void_retries)
-        kept, place = TableStore(self._store), (policy.name, game, self._how(policy, metric))
-        table = await read_player(game_tree(game), player, *how, kept.rows(*place), kept.keep_row(*place))
-        self._add_table(policy, game, metric, table)
+        kept = self._stored(policy, game, metric)
+        table = await read_player(game_tree(game), player, *how, kept.rows(), kept.keep_row)
+        kept.put(table)
+        self._tables[policy.name, game] = table
 
     async def _ask(self, policy: Policy, missing: list[tuple[Question, int]], seating: Seating, bar: tqdm) -> None:
         tokenizer, generate = seating.tokenizer(policy), seating.generate_as(policy)
@@ -290,6 +286,7 @@ class Evaluation:
         anchor = settings.anchor or next((policy.name for policy in self.opponents), None)
         summary = summarise(self._store.records(plan), anchor, settings.lag, self.schedule.steps)
         exact = self._exact_metrics()
+        sheets = metrics.sheets(**exact)
         if self._answers:
             self.show("judging the answers to the benchmarks")
         wanted = settings.benchmarks.samples
@@ -305,18 +302,18 @@ class Evaluation:
                 "folder"
             )
         sections = [
-            *metrics.tables(exact),
+            *metrics.tables(sheets),
             *(f"Benchmarks: {name}\n\n{table(rows, settings.benchmarks.paper_model)}" for name, rows in scores.items()),
             *notes,
             f"Every game is in {FILE}: sqlite3 -readonly {self._store.file} 'SELECT value FROM games'",
         ]
         more = {
-            **exact.to_dict(),
+            **exact,
             "benchmarks": {name: [asdict(score) for score in rows] for name, rows in scores.items()},
             "notes": notes,
         }
         actions = [*action_rows(self._tables, settings.exploitability.games, settings.exploitability.by)]
-        write_sheets(settings.eval_dir, {**metric_sheets(exact, scores), "actions": actions})
+        write_sheets(settings.eval_dir, {**sheets, "benchmarks": benchmark_sheet(scores), "actions": actions})
         return write_report(settings.eval_dir, summary, self._store.manifest, sections, more)
 
     def _missing(self) -> Iterator[str]:
@@ -332,7 +329,7 @@ class Evaluation:
                 f"missing, the first: {reason}; a larger void_retries tries them again"
             )
 
-    def _exact_metrics(self) -> Metrics:
+    def _exact_metrics(self) -> dict[str, list[Row]]:
         settings = self.settings
         runs: dict[str, list[str]] = {}
         for policy in self.weighted:
@@ -343,11 +340,11 @@ class Evaluation:
             return {name: table for (name, id_), table in self._tables.items() if id_ == game}
 
         exploit, optimal = settings.exploitability, settings.optimality
-        return Metrics(
-            [
+        return {
+            "exploitability": [
                 row
                 for game in exploit.games
                 for row in metrics.exploited(game, of(game), runs, exploit.by, settings.rules, settings.seed)
             ],
-            [row for game in optimal.games for row in metrics.optimal(game, of(game), optimal.by)],
-        )
+            "optimality": [row for game in optimal.games for row in metrics.optimal(game, of(game), optimal.by)],
+        }

@@ -24,13 +24,14 @@ _OF_A_SLICE = 0.95
 
 @dataclass(frozen=True)
 class Card:
-    """A card as its driver knows it: nvidia-smi's names, bytes of its memory, and whether MIG has divided it."""
+    """A card as its driver knows it: nvidia-smi's names, and bytes of its memory; ``parts`` are those of what CUDA may
+    use of it, the whole or slices that MIG has made."""
 
     index: str
     uuid: str
     total: int
     used: int
-    sliced: bool
+    parts: tuple[int, ...]
 
 
 def cards() -> list[Card]:
@@ -40,17 +41,20 @@ def cards() -> list[Card]:
         OSError, subprocess.SubprocessError: there is no driver, or it does not answer.
     """
     lines = _nvidia_smi(f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits")
-    rows = [list(map(str.strip, line.split(","))) for line in lines]
-    all_cards = [
-        Card(index, uuid, int(total) * 2**20, int(used) * 2**20, mig == "Enabled")
-        for index, uuid, total, used, mig in (row for row in rows if len(row) == 5)
-        if total.isdecimal() and used.isdecimal()
-    ]
-    if not (chosen := _chosen()):
+    rows = [row for row in (list(map(str.strip, line.split(","))) for line in lines) if len(row) == 5]
+    slices = _slices() if any(mig == "Enabled" for *_, mig in rows) else {}
+    # nothing: all that there are (a dry run sets it to nothing)
+    chosen = [name.strip() for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
+    usable = {name: slices[name] for name in chosen if name in slices} or slices
+    all_cards = []
+    for index, uuid, *memory, mig in rows:
+        if all(mib.isdecimal() for mib in memory):
+            total, used = (int(mib) * 2**20 for mib in memory)
+            parts = [size for card, size in usable.values() if card == uuid] if mig == "Enabled" else [total]
+            all_cards.append(Card(index, uuid, total, used, tuple(parts)))
+    if not chosen:
         return all_cards
-    if any(card.sliced for card in all_cards):
-        parents = {uuid: card for uuid, card, _ in _slices()}
-        chosen = [parents.get(name, name) for name in chosen]
+    chosen = [slices[name][0] if name in slices else name for name in chosen]
     named = (card for name in chosen for card in all_cards if name == card.index or card.uuid.startswith(name))
     return list(dict.fromkeys(named))
 
@@ -58,15 +62,9 @@ def cards() -> list[Card]:
 def gpu_memory() -> int | None:
     """Bytes of the smallest GPU, or slice of one, that CUDA may use here; None: there is none, or no driver."""
     try:
-        visible = cards()
-        sliced = {card.uuid for card in visible if card.sliced}
-        parts = [part for part in _slices() if part[1] in sliced] if sliced else []
+        return min((size for card in cards() for size in card.parts), default=None)
     except (OSError, subprocess.SubprocessError):
         return None
-    chosen = {uuid for uuid, _, _ in parts} & {*_chosen()}
-    sizes = [card.total for card in visible if not card.sliced]
-    sizes += [size for uuid, _, size in parts if not chosen or uuid in chosen]
-    return min(sizes, default=None)
 
 
 def gpu_in_use() -> int:
@@ -77,21 +75,14 @@ def gpu_in_use() -> int:
         return 0
 
 
-def _chosen() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES names; nothing: all that there are (a dry run sets it to nothing)."""
-    return [name.strip() for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
-
-
-def _slices() -> list[tuple[str, str, int]]:
-    """Of each slice that MIG has made: its id, its card's, and its bytes."""
-    slices, card = [], ""
-    for line in _nvidia_smi("-L"):
-        if (match := _LISTED.search(line)) is None:
-            continue
+def _slices() -> dict[str, tuple[str, int]]:
+    """Of each slice that MIG has made, by its id: its card's, and its bytes."""
+    slices, card = {}, ""
+    for match in filter(None, map(_LISTED.search, _nvidia_smi("-L"))):
         if match["gb"] is None:
             card = match["uuid"]
         else:
-            slices.append((match["uuid"], card, int(int(match["gb"]) * _OF_A_SLICE * 2**30)))
+            slices[match["uuid"]] = card, int(int(match["gb"]) * _OF_A_SLICE * 2**30)
     return slices
 
 

@@ -49,11 +49,11 @@ def of_opponents(config: DictConfig, model: ModelSize) -> tuple[Engine, int, int
 
     With LoRA opponents are adapters on the policy's engine.
     """
-    merged, taken = _served(config)
-    if config.opponent_engine.kv_cache_memory_bytes is not None:
-        merged.engine_kwargs.vllm.kv_cache_memory_bytes = config.opponent_engine.kv_cache_memory_bytes
+    (merged, taken), settings = _served(config), config.opponent_engine
+    if settings.kv_cache_memory_bytes is not None:
+        merged.engine_kwargs.vllm.kv_cache_memory_bytes = settings.kv_cache_memory_bytes
     engine = _engine(config, model, merged, "opponent_engine.gpu_memory_utilization")
-    if config.opponent_engine.devices == "own":
+    if settings.devices == "own":
         return engine, 0, taken
     return engine, -(-taken // (config.trainer.n_gpus_per_node * config.trainer.nnodes)), 0
 
@@ -77,23 +77,13 @@ def _served(config: DictConfig) -> tuple[DictConfig, int]:
 
 
 def _engine(config: DictConfig, model: ModelSize, rollout: DictConfig, setting: str) -> Engine:
-    on_cpu, ranks = config.trainer.device == "cpu", int(rollout.tensor_model_parallel_size)
-    element = width(rollout.dtype)
-    window = rollout.max_model_len
-    cache = 2 * model.layers * max(model.key_value // ranks, 1) * element * int(window)
+    ranks, element = int(rollout.tensor_model_parallel_size), width(rollout.dtype)
+    cache = 2 * model.layers * max(model.key_value // ranks, 1) * element * int(rollout.max_model_len)
     weights = model.parameters * element // ranks
-    read = int(rollout.max_num_batched_tokens)
-    workspace = read * element * (2 * model.intermediate // ranks + 4 * model.hidden)
+    workspace = int(rollout.max_num_batched_tokens) * element * (2 * model.intermediate // ranks + 4 * model.hidden)
     workspace += 2 * int(rollout.max_num_seqs) * model.vocabulary * FULL
-    if on_cpu:  # packed for the CPU, and as they came
-        return Engine(setting, None, 2 * weights, workspace, cache, _asked(rollout), 0)
-    awake = 0 if rollout.free_cache_engine else int(weights + cache)
-    graphs = 0 if rollout.enforce_eager else GRAPHS
-    return Engine(
-        setting, float(rollout.gpu_memory_utilization), weights, workspace, cache, None, CONTEXT + graphs + awake
-    )
-
-
-def _asked(rollout: DictConfig) -> int | None:
-    size = OmegaConf.select(rollout, "engine_kwargs.vllm.kv_cache_memory_bytes", default=None)
-    return None if size is None else int(size)
+    if config.trainer.device == "cpu":  # packed for the CPU, and as they came
+        asked = OmegaConf.select(rollout, "engine_kwargs.vllm.kv_cache_memory_bytes", default=None)
+        return Engine(setting, None, 2 * weights, workspace, cache, asked and int(asked), 0)
+    asleep = CONTEXT + (0 if rollout.enforce_eager else GRAPHS) + (0 if rollout.free_cache_engine else weights + cache)
+    return Engine(setting, float(rollout.gpu_memory_utilization), weights, workspace, cache, None, asleep)

@@ -72,8 +72,8 @@ class Estimate:
 
 def estimate(config: DictConfig, model: ModelSize, device: int) -> Estimate:
     """What a run needs; ``device``: bytes of one GPU, on a CPU of the machine."""
-    policy = training.of_policy(config, model)
-    critic = training.of_critic(config, model) if has_critic(config) else None
+    policy = training.of(config, model)
+    critic = training.of(config, model, critic=True) if has_critic(config) else None
     disk = tuple(_disk(config, model, critic is not None))
     own_engine = engines.of_policy(config, model)
     opponent, beside, own = engines.of_opponents(config, model)

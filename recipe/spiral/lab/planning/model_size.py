@@ -21,7 +21,6 @@ class ModelSize:
     key_value: int  # of all keys of a token
     normalised: bool  # whether queries and keys are normalised, which keeps copies of them
     vocabulary: int  # the width of the logits
-    window: int | None  # the tokens that the model reads; None: unknown
     adapter: int  # LoRA's parameters at rank 1 on all linear layers
     tied: bool  # whether the output layer is the embedding
 
@@ -75,7 +74,6 @@ def of_config(config: Any, trust_remote_code: bool = False) -> ModelSize:
         key_value=(getattr(text, "num_key_value_heads", None) or heads) * width,
         normalised=any("q_norm" in name for name, _ in blocks[0].named_parameters()),
         vocabulary=text.vocab_size,
-        window=getattr(text, "max_position_embeddings", None),
         adapter=sum(m.in_features + m.out_features for m in linear),
         tied=tied,
     )

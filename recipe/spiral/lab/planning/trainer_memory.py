@@ -48,59 +48,42 @@ class Training:
         return self.weights + self.optimizer - self.on_host
 
 
-def of_policy(config: DictConfig, model: ModelSize) -> Training:
-    """The policy's, and the reference's where the run has one."""
-    part = config.actor_rollout_ref.actor
-    rank = int(config.actor_rollout_ref.model.lora_rank or 0)
-    kl = part.use_kl_loss or config.algorithm.use_kl_in_reward
-    return _of(config, model, part, part.fsdp_config, rank, reference=bool(kl) and not rank)
-
-
-def of_critic(config: DictConfig, model: ModelSize) -> Training:
-    """A critic is the policy with another head: without logits."""
-    return _of(config, model, config.critic, config.critic.fsdp, 0, reference=False, logits=False)
-
-
 def shards(config: DictConfig, fsdp: DictConfig) -> int:
     """The number of ranks that share the weights."""
     ranks = int(config.trainer.n_gpus_per_node) * int(config.trainer.nnodes)
     return min(ranks, int(fsdp.fsdp_size)) if int(fsdp.fsdp_size) > 0 else ranks
 
 
-def _of(
-    config: DictConfig,
-    model: ModelSize,
-    part: DictConfig,
-    fsdp: DictConfig,
-    lora_rank: int,
-    reference: bool,
-    logits: bool = True,
-) -> Training:
+def of(config: DictConfig, model: ModelSize, critic: bool = False) -> Training:
+    """The policy's, and the reference's where the run has one; or a critic's: the policy with another head, and so
+    without logits."""
+    settings = config.actor_rollout_ref
+    part = config.critic if critic else settings.actor
+    fsdp, rank = (part.fsdp, 0) if critic else (part.fsdp_config, int(settings.model.lora_rank or 0))
+    referred = not critic and not rank and (part.use_kl_loss or config.algorithm.use_kl_in_reward)
     master, mixed = width(fsdp.model_dtype, "fp32"), fsdp.get("mixed_precision") or {}
     compute, reduced = width(mixed.get("param_dtype")), width(mixed.get("reduce_dtype"), "fp32")
     over = shards(config, fsdp)
-    trained = model.adapter * lora_rank or model.parameters
-    weights = (model.parameters + (trained if lora_rank else 0)) * master // over
-    adam = 2 * trained * master // over
-    frozen = 0 if lora_rank else 1
+    trained = model.adapter * rank or model.parameters
+    weights = (model.parameters + (trained if rank else 0)) * master // over
+    gradients, adam = trained * master // over, 2 * trained * master // over
+    frozen = 0 if rank else 1
     gathered = model.root * compute * (1 + frozen) + model.layer * (2 * compute + frozen * (compute + reduced))
-    gradients = trained * master // over
     kept = (weights if fsdp.param_offload else 0) + (adam if fsdp.optimizer_offload else 0)
     offloaded = bool(fsdp.offload_policy) and config.trainer.device != "cpu"  # where it does nothing
-    ref = width(config.actor_rollout_ref.ref.fsdp_config.model_dtype, "fp32")
     tokens = _tokens(config, part)
     return Training(
         weights=0 if offloaded else weights,
         gradients=0 if offloaded else gradients,
         optimizer=0 if offloaded else adam,
         # AdamW over all tensors at once makes another one of each
-        update=0 if offloaded else trained * master // over,
+        update=0 if offloaded else gradients,
         gathered=gathered,
         activations=activations(config, model, tokens, compute),
-        logits=logits_of(config, model, tokens, compute) if logits else 0,
+        logits=0 if critic else logits_of(config, model, tokens, compute),
         on_host=0 if offloaded else kept,
         offloaded=weights + gradients + adam if offloaded else 0,
-        reference=model.parameters * ref // over if reference else 0,
+        reference=model.parameters * width(settings.ref.fsdp_config.model_dtype, "fp32") // over if referred else 0,
     )
 
 

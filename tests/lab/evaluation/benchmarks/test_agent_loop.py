@@ -12,9 +12,8 @@ from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral.lab.evaluation.benchmarks.answers import Reply
-from recipe.spiral.lab.evaluation.benchmarks.benchmark_entries import Entry
 from recipe.spiral.lab.evaluation.benchmarks.question_loop import QuestionAgentLoop
-from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import ValidationBenchmarks
+from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import Entry, ValidationBenchmarks
 from recipe.spiral.lab.graders.question import Question
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel as game_channel

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.lab.evaluation.benchmarks.benchmark_entries import (
+from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import (
     Entry,
+    ValidationBenchmarks,
     general_template,
     parse_entries,
     questions_of,
 )
-from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import ValidationBenchmarks
 from recipe.spiral.players.seeds import derive_seed
 
 

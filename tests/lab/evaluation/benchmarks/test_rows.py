@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from recipe.spiral.lab.evaluation.benchmarks.benchmark_entries import Entry
-from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import ValidationBenchmarks
+from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import Entry, ValidationBenchmarks
 from recipe.spiral.lab.graders.question import Question
 from recipe.spiral.players.seats import Seat
 from recipe.spiral.players.seeds import GameKey, derive_seed
@@ -67,7 +66,7 @@ def test_nothing_heavy_is_imported() -> None:
         "import sys, recipe.spiral.lab.evaluation.benchmarks as b, "
         "recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks, "
         "recipe.spiral.lab.evaluation.benchmarks.answers, "
-        "recipe.spiral.lab.evaluation.benchmarks.table\n"
+        "recipe.spiral.lab.evaluation.benchmarks.benchmark_metrics\n"
         "heavy = {'verl', 'ray', 'vllm', 'torch', 'datasets', 'math_verify', 'sympy', 'transformers'}\n"
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
     )

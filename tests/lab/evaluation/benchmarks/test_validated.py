@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from recipe.spiral.lab.evaluation.benchmarks.answers import Reply, Sample
-from recipe.spiral.lab.evaluation.benchmarks.benchmark_entries import Entry
 from recipe.spiral.lab.evaluation.benchmarks.benchmark_metrics import judge
-from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import ValidationBenchmarks, benchmark_metrics
+from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import Entry, ValidationBenchmarks, benchmark_metrics
 from recipe.spiral.lab.graders.grading import Grader
 from recipe.spiral.lab.graders.question import Question
 from recipe.spiral.players.intervals import wilson

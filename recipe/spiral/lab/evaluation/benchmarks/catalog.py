@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import AfterValidator
@@ -13,23 +12,21 @@ from ...graders.question import Kind, Question, choice_question, math_question
 
 PAPER = "arXiv 2506.24119"
 #: Model -> training -> percent of right answers, the mean over the eight benchmarks.
-PAPER_AVERAGES: Mapping[str, Mapping[str, float]] = MappingProxyType(
-    {
-        "Qwen3-4B-Base": {
-            "base": 33.1,
-            "SFT on 25k expert games": 38.4,
-            "RL against fixed Gemini": 37.6,
-            "SPIRAL, TicTacToe": 41.3,
-            "SPIRAL, Kuhn Poker": 41.4,
-            "SPIRAL, Simple Negotiation": 40.0,
-            "SPIRAL, TicTacToe + Kuhn Poker": 42.7,
-            "SPIRAL, all three": 42.3,
-        },
-        "DeepSeek-R1-Distill-Qwen-7B": {"base": 59.7, "SPIRAL": 61.7},
-    }
-)
+PAPER_AVERAGES: Mapping[str, Mapping[str, float]] = {
+    "Qwen3-4B-Base": {
+        "base": 33.1,
+        "SFT on 25k expert games": 38.4,
+        "RL against fixed Gemini": 37.6,
+        "SPIRAL, TicTacToe": 41.3,
+        "SPIRAL, Kuhn Poker": 41.4,
+        "SPIRAL, Simple Negotiation": 40.0,
+        "SPIRAL, TicTacToe + Kuhn Poker": 42.7,
+        "SPIRAL, all three": 42.3,
+    },
+    "DeepSeek-R1-Distill-Qwen-7B": {"base": 59.7, "SPIRAL": 61.7},
+}
 #: SPIRAL's sampling for benchmarks, zero-shot.
-SAMPLING: Mapping[str, float] = MappingProxyType({"temperature": 0.6, "top_p": 0.95})
+SAMPLING: Mapping[str, float] = {"temperature": 0.6, "top_p": 0.95}
 
 _MATH_FIELDS = "question (or problem) and answer (or final_answer, or a solution with \\boxed{}); id if there is one"
 _GPQA_FIELDS = "Question, Correct Answer, Incorrect Answer 1, Incorrect Answer 2, Incorrect Answer 3; Record ID"
@@ -59,6 +56,12 @@ class Benchmark:
     config: str | None = None
     gated: bool = False
 
+    @property
+    def place(self) -> str:
+        """Where its questions come from on the hub, in words."""
+        terms = ", after its terms were accepted there" if self.gated else ""
+        return f"{self.id}: {self.hub}, {self.questions} questions{terms}"
+
     def read(self, row: Mapping[str, Any], number: int) -> Question:
         """The question of a row, whose ``number`` in the file, from 0, is the question's id if it has none.
 
@@ -83,7 +86,7 @@ _BENCHMARKS = (
     ),
     Benchmark("mmlu_pro", "MMLU-Pro", "choice", "TIGER-Lab/MMLU-Pro", "test", 12032, _MMLU_FIELDS),
 )
-CATALOG: Mapping[str, Benchmark] = MappingProxyType({benchmark.id: benchmark for benchmark in _BENCHMARKS})
+CATALOG: Mapping[str, Benchmark] = {benchmark.id: benchmark for benchmark in _BENCHMARKS}
 
 
 def get_benchmark(name: str) -> Benchmark:
@@ -105,10 +108,3 @@ def _plain(name: str) -> str:
 
 #: A benchmark's id; a title becomes one.
 BenchmarkName = Annotated[str, AfterValidator(lambda name: get_benchmark(name).id)]
-
-
-def places(names: Iterable[str]) -> Iterator[str]:
-    """Where each benchmark's questions come from on the hub, in words."""
-    for benchmark in map(get_benchmark, names):
-        terms = ", after its terms were accepted there" if benchmark.gated else ""
-        yield f"{benchmark.id}: {benchmark.hub}, {benchmark.questions} questions{terms}"

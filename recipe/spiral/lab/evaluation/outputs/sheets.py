@@ -13,7 +13,6 @@ import numpy as np
 from ....storage.disk import write_whole
 from ...csv_cell import in_table
 from ..benchmarks.benchmark_metrics import Score
-from ..exploitability.exploitability_metrics import Metrics
 from ..exploitability.policy_table import PolicyTable
 from ..ratings.games_summary import Summary
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
@@ -61,7 +60,7 @@ def summary_sheets(summary: Summary) -> dict[str, list[Row]]:
     pairs: list[Row] = [
         {"scope": rated.scope, "name": pair.name, "other": pair.other}
         | {"wins": pair.wins, "draws": pair.draws, "losses": pair.losses, "score": pair.score}
-        | _limits("score", pair.interval)
+        | limits("score", pair.interval)
         for rated in summary.rated
         for pair in rated.ratings.head_to_head.pairs
     ]
@@ -72,7 +71,7 @@ def _result(result: Result) -> Row:
     row: Row = {}
     for name, figure in vars(result).items():
         if isinstance(figure, Rate):
-            row |= {f"{name}_count": figure.count, name: figure.value} | _limits(name, figure.interval)
+            row |= {f"{name}_count": figure.count, name: figure.value} | limits(name, figure.interval)
         elif isinstance(figure, Mean):
             row |= {name: figure.value, f"{name}_error": figure.error}
         elif isinstance(figure, PerTurn):
@@ -82,42 +81,20 @@ def _result(result: Result) -> Row:
     return row
 
 
-def _limits(name: str, interval: tuple[float, float] | None) -> Row:
+def limits(name: str, interval: tuple[float, float] | None) -> Row:
     low, high = interval or (None, None)
     return {f"{name}_low": low, f"{name}_high": high}
 
 
-def metric_sheets(exact: Metrics, scores: Mapping[str, Sequence[Score]]) -> dict[str, list[Row]]:
-    """A row for each policy and game, or benchmark."""
-    exploitability: list[Row] = []
-    for row in exact.exploitability:
-        figures = row.figures
-        (first, second), (mean, largest) = figures.against_uniform, figures.illegal
-        exploitability.append(
-            {"policy": row.policy, "game": figures.game, "read_by": row.by, "nash_conv": figures.nash_conv}
-            | _limits("nash_conv", figures.interval)
-            | {"exploitability": figures.exploitability, "value": figures.value}
-            | {"against_uniform_first": first, "against_uniform_second": second}
-            | {"illegal_mean": mean, "illegal_largest": largest, "nash_conv_as_judged": figures.nash_conv_as_judged}
-        )
-    optimality: list[Row] = [
-        {"policy": row.policy, "game": row.game, "read_by": row.by}
-        | {"decisions": row.all.decisions[0], "all_decisions": row.all.share}
-        | _limits("all_decisions", row.all.interval)
-        | {"critical_decisions": row.all.critical, "against_random": row.against_random.share}
-        | _limits("against_random", row.against_random.interval)
-        | {"against_random_critical": row.against_random.critical}
-        | dict(zip(("lost_to_perfect_first", "lost_to_perfect_second"), row.lost or (None, None), strict=True))
-        for row in exact.optimality
-    ]
-    benchmarks: list[Row] = [
+def benchmark_sheet(scores: Mapping[str, Sequence[Score]]) -> list[Row]:
+    """A row for each policy and benchmark."""
+    return [
         {"policy": policy, "benchmark": score.benchmark, "questions": score.questions, "samples": score.samples}
         | {"avg": score.avg.value, "avg_low": score.avg.low, "avg_high": score.avg.high}
         | {"pass": score.pass_at[score.samples].value, "maj": score.maj.value, "truncated": score.truncated.value}
         for policy, rows in scores.items()
         for score in rows
     ]
-    return {"exploitability": exploitability, "optimality": optimality, "benchmarks": benchmarks}
 
 
 def action_rows(policy_tables: Mapping[tuple[str, str], PolicyTable], games: Sequence[str], by: str) -> Iterator[Row]:
