@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ..benchmarks.benchmark_metrics import Score
 from ..exploitability.exploitability_metrics import Metrics
 from ..exploitability.policy_table import PolicyTable
 from ..ratings.games_summary import Summary
-from ..ratings.statistics import Mean, PerTurn, Rate, Result
+from ..ratings.statistics import Result
 
 #: A line of a sheet, by column.
 Row = dict[str, Any]
@@ -70,13 +71,10 @@ def summary_sheets(summary: Summary) -> dict[str, list[Row]]:
 
 def _result(result: Result) -> Row:
     row: Row = {}
-    for name, figure in vars(result).items():
-        if isinstance(figure, Rate):
-            row |= {f"{name}_count": figure.count, name: figure.value} | _limits(name, figure.interval)
-        elif isinstance(figure, Mean):
-            row |= {name: figure.value, f"{name}_error": figure.error}
-        elif isinstance(figure, PerTurn):
-            row |= {name: figure.value, f"{name}_total": figure.total, f"{name}_turns": figure.turns}
+    for name, figure in asdict(result).items():
+        if isinstance(figure, dict):
+            figure.pop("of", None)  # all games, which have a column
+            row |= {name if part == "value" else f"{name}_{part}": value for part, value in figure.items()}
         else:
             row[name] = "both" if figure is None else figure  # the role
     return row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..ratings.elo import Estimate, Ratings
 from ..ratings.game_results import HeadToHead
@@ -72,7 +73,10 @@ def head_to_head_table(matrix: HeadToHead, names: Sequence[str]) -> str:
     for name in names:
         pairs = [matrix.pair(name, other) for other in names]
         rows.append(
-            (name, *(NONE if pair is None else f"{_share(pair.score, pair.interval)} n={pair.games}" for pair in pairs))
+            (
+                name,
+                *(NONE if pair is None else f"{_share(pair.score, *pair.interval)} n={pair.games}" for pair in pairs),
+            )
         )
     return aligned(rows, left=1)
 
@@ -103,14 +107,11 @@ def _rated(rated: Rated) -> str:
 
 def percent(rate: Rate) -> str:
     """``56.2 [51.1, 61.2]``; the number of games has a column of its own."""
-    if rate.value is None or rate.interval is None:
-        return NONE
-    return _share(rate.value, rate.interval)
+    return NONE if rate.value is None else _share(rate.value, rate.low, rate.high)
 
 
-def _share(value: float, interval: tuple[float, float]) -> str:
-    low, high = interval
-    return f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+def _share(*value_and_limits: Any) -> str:
+    return "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * number for number in value_and_limits))
 
 
 def elo(estimate: Estimate) -> str:
