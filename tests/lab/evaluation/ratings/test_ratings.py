@@ -8,7 +8,7 @@ import random
 import pytest
 
 from recipe.spiral.lab.evaluation.ratings.elo import Estimate, Ratings
-from recipe.spiral.lab.evaluation.ratings.game_results import GameResult, HeadToHead
+from recipe.spiral.lab.evaluation.ratings.game_results import GameResult, head_to_head
 from recipe.spiral.lab.evaluation.ratings.transitivity import cycles, transitivity
 from tests.lab.evaluation.made import planted
 
@@ -142,12 +142,11 @@ def test_the_head_to_head_is_counted_from_both_sides() -> None:
         GameResult("a", "b", "Nim", "draw", (0, 3)),
         GameResult("a", "a", "Nim", "win", (0, 4)),
     ]
-    matrix = HeadToHead(games)
-    mine, theirs = matrix.pair("a", "b"), matrix.pair("b", "a")
-    assert mine is not None and theirs is not None
+    pairs = head_to_head(games)
+    assert [*pairs] == [("a", "b"), ("b", "a")]
+    mine, theirs = pairs.values()
     assert (mine.wins, mine.draws, mine.losses, mine.score) == (2, 1, 1, 0.625)
     assert (theirs.wins, theirs.draws, theirs.losses, theirs.score) == (1, 1, 2, 0.375)
-    assert matrix.pair("a", "a") is None
     assert (mine.ahead, theirs.ahead) == (0, 0), "two to one is no decision"
 
 
@@ -164,7 +163,7 @@ def test_rock_paper_scissors_is_shown() -> None:
 
 def test_a_cycle_among_others_is_found() -> None:
     strengths = {**EQUALS, "best": 600.0, "worst": -600.0}
-    circles, decided, triples = cycles(HeadToHead(planted(strengths, 100, bonus=CIRCLE)))
+    circles, decided, triples = cycles(head_to_head(planted(strengths, 100, bonus=CIRCLE)))
     assert circles == (("paper", "rock", "scissors"),)
     assert (decided, triples) == (10, 10)
 

@@ -80,17 +80,13 @@ def _rated(rated: Rated) -> dict[str, Any]:
         {"game": terms.game, "first_player": _estimate(terms.first_player), "draws": terms.draws, "games": terms.games}
         for terms in ratings.games
     ]
-    pairs = [
-        {**asdict(pair), "games": pair.games, "score": pair.score, "low": pair.interval[0], "high": pair.interval[1]}
-        for pair in ratings.head_to_head.pairs
-    ]
     return {
         "scope": rated.scope,
         "note": rated.note,
         "anchor": ratings.anchor,
         "players": players,
         "games": games,
-        "head_to_head": pairs,
+        "head_to_head": list(map(asdict, ratings.head_to_head.values())),
         "transitivity": asdict(rated.transitivity),
     }
 

@@ -62,9 +62,9 @@ def summary_sheets(summary: Summary) -> dict[str, list[Row]]:
     pairs: list[Row] = [
         {"scope": rated.scope, "name": pair.name, "other": pair.other}
         | {"wins": pair.wins, "draws": pair.draws, "losses": pair.losses, "score": pair.score}
-        | _limits("score", pair.interval)
+        | {"score_low": pair.low, "score_high": pair.high}
         for rated in summary.rated
-        for pair in rated.ratings.head_to_head.pairs
+        for pair in rated.ratings.head_to_head.values()
     ]
     return {"results": [_result(result) for result in summary.results], "ratings": ratings, "head_to_head": pairs}
 

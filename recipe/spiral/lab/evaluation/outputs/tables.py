@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ratings.elo import Estimate, Ratings
-from ..ratings.game_results import HeadToHead
+from ..ratings.game_results import Pair
 from ..ratings.games_summary import Rated, Summary
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
 from ..ratings.transitivity import Transitivity
@@ -67,18 +67,14 @@ def ratings_table(ratings: Ratings) -> str:
     )
 
 
-def head_to_head_table(matrix: HeadToHead, names: Sequence[str]) -> str:
+def head_to_head_table(pairs: Mapping[tuple[str, str], Pair], names: Sequence[str]) -> str:
     """The score of each row's player against each column's; a draw is half a win."""
-    rows = [("", *names)]
-    for name in names:
-        pairs = [matrix.pair(name, other) for other in names]
-        rows.append(
-            (
-                name,
-                *(NONE if pair is None else f"{_share(pair.score, *pair.interval)} n={pair.games}" for pair in pairs),
-            )
-        )
-    return aligned(rows, left=1)
+
+    def cell(pair: Pair | None) -> str:
+        return NONE if pair is None else f"{_share(pair.score, pair.low, pair.high)} n={pair.games}"
+
+    rows = [(name, *(cell(pairs.get((name, other))) for other in names)) for name in names]
+    return aligned([("", *names), *rows], left=1)
 
 
 def transitivity_lines(transitivity: Transitivity) -> str:

@@ -18,7 +18,7 @@ from scipy.special import expit
 from ....players.intervals import Z
 from . import davidson
 from .davidson import ELO, Floats
-from .game_results import GameResult, HeadToHead
+from .game_results import GameResult, head_to_head
 
 #: Games whose rewards are chips: whoever wins more games need not win more chips.
 _OF_CHIPS = ("KuhnPoker",)
@@ -93,7 +93,7 @@ class Ratings:
         self.fit = davidson.fit(
             results, len(self.names), lambda first, second: ((self._place[first], 1.0), (self._place[second], -1.0))
         )
-        self.head_to_head = HeadToHead(results)
+        self.head_to_head = head_to_head(results)
         self._of_game = Counter(result.game for result in results)
 
     @property
@@ -104,7 +104,7 @@ class Ratings:
         origin = np.mean([units[self._place[name]] for name in anchors], axis=0)
         ratings = []
         for name, unit in zip(self.names, units, strict=False):
-            met = [pair for pair in self.head_to_head.pairs if pair.name == name]
+            met = [pair for pair in self.head_to_head.values() if pair.name == name]
             games, points = sum(pair.games for pair in met), sum((pair.points for pair in met), 0.0)
             ratings.append(Rating(name, self._estimate(unit - origin), games, points))
         return sorted(ratings, key=lambda rating: (-rating.elo.value, rating.name))

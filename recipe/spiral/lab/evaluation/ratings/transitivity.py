@@ -8,7 +8,7 @@ not infinite.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -17,7 +17,7 @@ from scipy.special import chdtrc
 
 from . import davidson
 from .elo import Ratings
-from .game_results import GameResult, HeadToHead
+from .game_results import GameResult, Pair
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Transitivity:
 
 def transitivity(games: Sequence[GameResult], ratings: Ratings) -> Transitivity:
     """Compare ratings with the games that they were made from."""
-    pairs = [pair for pair in ratings.head_to_head.pairs if pair.name < pair.other]
+    pairs = [pair for pair in ratings.head_to_head.values() if pair.name < pair.other]
     own: dict[tuple[str, str], tuple[tuple[int, float], ...]] = {}
     for place, pair in enumerate(pairs):
         own[pair.name, pair.other] = ((place, 1.0),)
@@ -69,11 +69,11 @@ def transitivity(games: Sequence[GameResult], ratings: Ratings) -> Transitivity:
     return Transitivity(*cycles(ratings.head_to_head), deviance, degrees, total, *shares, p_value)
 
 
-def cycles(matrix: HeadToHead) -> tuple[tuple[tuple[str, str, str], ...], int, int]:
+def cycles(pairs: Mapping[tuple[str, str], Pair]) -> tuple[tuple[tuple[str, str, str], ...], int, int]:
     """The cycles, each beginning with the name that sorts first; the numbers of decided triples and of all triples."""
     circles, decided, triples = [], 0, 0
-    ahead = {(pair.name, pair.other): pair.ahead for pair in matrix.pairs}
-    for a, b, c in combinations(matrix.names, 3):
+    ahead = {names: pair.ahead for names, pair in pairs.items()}
+    for a, b, c in combinations(sorted({name for name, _ in pairs}), 3):
         if (a, b) in ahead and (b, c) in ahead and (a, c) in ahead:
             triples += 1
             signs = (ahead[a, b], ahead[b, c], ahead[c, a])
