@@ -28,7 +28,6 @@ from typing import Any
 from ....processes.masking import keep_private
 from ....storage.disk import write_whole
 from ..matches.store import Manifest
-from ..ratings.elo import Estimate
 from ..ratings.games_summary import Rated, Summary
 from .sheets import summary_sheets, write_sheets
 from .tables import report
@@ -72,24 +71,12 @@ def to_json(summary: Summary, manifest: Manifest, more: Mapping[str, Any] | None
 
 def _rated(rated: Rated) -> dict[str, Any]:
     ratings = rated.ratings
-    players = [
-        {"name": player.name, **_estimate(player.elo), "games": player.games, "points": player.points}
-        for player in ratings.players
-    ]
-    games = [
-        {"game": terms.game, "first_player": _estimate(terms.first_player), "draws": terms.draws, "games": terms.games}
-        for terms in ratings.games
-    ]
     return {
         "scope": rated.scope,
         "note": rated.note,
         "anchor": ratings.anchor,
-        "players": players,
-        "games": games,
+        "players": list(map(asdict, ratings.players)),
+        "games": list(map(asdict, ratings.games)),
         "head_to_head": list(map(asdict, ratings.head_to_head.values())),
         "transitivity": asdict(rated.transitivity),
     }
-
-
-def _estimate(estimate: Estimate) -> dict[str, float]:
-    return {"elo": estimate.value, "low": estimate.low, "high": estimate.high}

@@ -54,7 +54,7 @@ def summary_sheets(summary: Summary) -> dict[str, list[Row]]:
     """Results by match-up and role; ratings, best first; and each pair of players, from both sides."""
     ratings: list[Row] = [
         {"scope": rated.scope, "name": player.name}
-        | {"elo": player.elo.value, "elo_low": player.elo.low, "elo_high": player.elo.high}
+        | {"elo": player.elo, "elo_low": player.low, "elo_high": player.high}
         | {"games": player.games, "points": player.points}
         for rated in summary.rated
         for player in rated.ratings.players

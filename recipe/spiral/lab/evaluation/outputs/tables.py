@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..ratings.elo import Estimate, Ratings
+from ..ratings.elo import Estimate, Rating, Ratings
 from ..ratings.game_results import Pair
 from ..ratings.games_summary import Rated, Summary
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
@@ -54,14 +54,13 @@ def results_table(results: Sequence[Result]) -> str:
 def ratings_table(ratings: Ratings) -> str:
     """The players' ratings, best first, and how much it is worth to play first in each game."""
     anchor = "the mean of all" if ratings.anchor is None else ratings.anchor
-    players = [(player.name, elo(player.elo), f"{player.points:g} of {player.games}") for player in ratings.players]
+    players = [(player.name, elo(player), f"{player.points:g} of {player.games}") for player in ratings.players]
     games = [
         (terms.game, elo(terms.first_player), f"{100 * terms.draws:.1f}", f"n={terms.games}") for terms in ratings.games
     ]
-    return "\n".join(
+    return "\n\n".join(
         [
             aligned([("name", f"Elo ({anchor} = 0)", "points"), *players], left=1),
-            "",
             aligned([("game", "Elo of playing first", "draws of equals", "games"), *games], left=1),
         ]
     )
@@ -110,9 +109,9 @@ def _share(*value_and_limits: Any) -> str:
     return "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * number for number in value_and_limits))
 
 
-def elo(estimate: Estimate) -> str:
+def elo(estimate: Estimate | Rating) -> str:
     """``120 [95, 145]``."""
-    return f"{round(estimate.value)} [{round(estimate.low)}, {round(estimate.high)}]"
+    return f"{round(estimate.elo)} [{round(estimate.low)}, {round(estimate.high)}]"
 
 
 def _mean(mean: Mean) -> str:

@@ -36,9 +36,9 @@ def caveat(games: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure and its 95% interval."""
+    """A figure in Elo, and its 95% interval."""
 
-    value: float
+    elo: float
     low: float
     high: float
 
@@ -48,12 +48,14 @@ class Rating:
     """A player's rating.
 
     Attributes:
-        elo: its Elo minus that of the anchor, or minus the mean of all.
+        elo: its Elo minus that of the anchor, or minus the mean of all; with its 95% interval.
         games, points: against others; a draw is half a point.
     """
 
     name: str
-    elo: Estimate
+    elo: float
+    low: float
+    high: float
     games: int
     points: float
 
@@ -106,8 +108,8 @@ class Ratings:
         for name, unit in zip(self.names, units, strict=False):
             met = [pair for pair in self.head_to_head.values() if pair.name == name]
             games, points = sum(pair.games for pair in met), sum((pair.points for pair in met), 0.0)
-            ratings.append(Rating(name, self._estimate(unit - origin), games, points))
-        return sorted(ratings, key=lambda rating: (-rating.elo.value, rating.name))
+            ratings.append(Rating(name, *self._estimate(unit - origin), games, points))
+        return sorted(ratings, key=lambda rating: (-rating.elo, rating.name))
 
     @property
     def games(self) -> list[GameTerms]:
@@ -116,10 +118,12 @@ class Ratings:
         tendencies = self.fit.values[-len(self.fit.games) :]
         # The probability of a draw between equals is exp(t) / (exp(t) + 2).
         return [
-            GameTerms(game, self._estimate(advantage), float(expit(tendency - math.log(2))), self._of_game[game])
+            GameTerms(
+                game, Estimate(*self._estimate(advantage)), float(expit(tendency - math.log(2))), self._of_game[game]
+            )
             for game, advantage, tendency in zip(self.fit.games, advantages, tendencies, strict=False)
         ]
 
-    def _estimate(self, contrast: Floats) -> Estimate:
+    def _estimate(self, contrast: Floats) -> tuple[float, float, float]:
         value, half = ELO * float(contrast @ self.fit.values), Z * ELO * self.fit.error(contrast)
-        return Estimate(value, value - half, value + half)
+        return value, value - half, value + half

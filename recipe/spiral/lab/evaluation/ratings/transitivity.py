@@ -64,9 +64,9 @@ def transitivity(games: Sequence[GameResult], ratings: Ratings) -> Transitivity:
     # The differences of ratings that games tell of: one fewer than players, and fewer if groups of them never met.
     differences = [[(name == pair.name) - (name == pair.other) for name in ratings.names] for pair in pairs]
     degrees = len(pairs) - int(np.linalg.matrix_rank(np.array(differences, dtype=float)))
-    shares = (deviance / total, min(1.0, degrees / total)) if total > 0 else (None, None)
+    share, by_chance = (deviance / total, min(1.0, degrees / total)) if total > 0 else (None, None)
     p_value = float(chdtrc(degrees, deviance)) if degrees else None
-    return Transitivity(*cycles(ratings.head_to_head), deviance, degrees, total, *shares, p_value)
+    return Transitivity(*cycles(ratings.head_to_head), deviance, degrees, total, share, by_chance, p_value)
 
 
 def cycles(pairs: Mapping[tuple[str, str], Pair]) -> tuple[tuple[tuple[str, str, str], ...], int, int]:
