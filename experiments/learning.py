@@ -25,6 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 from experiments import quick_runs
 from experiments.command import Failed, run_experiment
 from experiments.composed import compose_run, differences, warm_start
+from experiments.curve_points import Point, average_policy, points_of
 from experiments.learning_page import EXPERIMENTS, REFERENCE
 from experiments.regularised_equilibrium import measures_at_rest
 from experiments.result import (
@@ -38,7 +39,7 @@ from experiments.result import (
 )
 from experiments.tabular_methods import at_the_end
 from experiments.targets import OF
-from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV, Point, average_policy, points_of
+from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
 from recipe.spiral.lab.sweep.jobs import Job, State
 from recipe.spiral.lab.sweep.runner import Sweep
 from recipe.spiral.rollouts.schedule import parse_games

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from omegaconf import DictConfig, open_dict
 
+from experiments.curve_points import Point
 from experiments.learning_page import OWN_PAST, REFERENCE, WORST_PAST
 from experiments.quick_check import ahead, check
 from experiments.quick_methods import Methods, ObservationBaselines, regularised
@@ -40,7 +41,7 @@ from recipe.spiral.lab.evaluation.exploitability.tabulated import (
     renormalised,
     together,
 )
-from recipe.spiral.lab.evaluation.outputs.points import Point, measures_of
+from recipe.spiral.lab.evaluation.outputs.points import measures_of
 from recipe.spiral.lab.evaluation.outputs.sheets import MOST_INFORMATION_SETS
 from recipe.spiral.match import Rules, play, random_opening
 from recipe.spiral.opponents.league import League

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.composed import compose_run
+from experiments.curve_points import Point
 from experiments.result import Curve, add_commit, current_commit
-from recipe.spiral.lab.evaluation.outputs.points import Point
 from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.processes.run_log import LOG, duration
 from recipe.spiral.processes.terminal import Follow

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from recipe.spiral.lab.evaluation.outputs.points import Point
+from experiments.curve_points import Point
 from recipe.spiral.storage.disk import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]

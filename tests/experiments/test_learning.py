@@ -11,13 +11,14 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from experiments import learning, pages
+from experiments.curve_points import Point, average_policy, points_of
 from experiments.learning import Failed, Run, gather, measure, measure_last, plan, train
 from experiments.learning_page import EXPERIMENTS, OWN_PAST, WORST_PAST
 from experiments.result import Curve, commits_of
 from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.lab.evaluation.exploitability.optimality import exact_results
 from recipe.spiral.lab.evaluation.exploitability.tabulated import uniform
-from recipe.spiral.lab.evaluation.outputs.points import AT_ZERO, Point, average_policy, points_of
+from recipe.spiral.lab.evaluation.outputs.points import AT_ZERO
 from recipe.spiral.lab.sweep.jobs import State
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from experiments import pages
+from experiments.curve_points import Point
 from experiments.learning import Run, gather, plan
 from experiments.learning_page import OWN_PAST, WORST_PAST
 from experiments.result import Curve
-from recipe.spiral.lab.evaluation.outputs.points import Point
 from tests.experiments.test_composed import made_model
 from tests.experiments.test_learning import config
 

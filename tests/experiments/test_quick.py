@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 
 from experiments import learning, pages, quick_runs
 from experiments.composed import compose_run
+from experiments.curve_points import Point
 from experiments.learning import Failed, plan, train_with_quick_loop
 from experiments.learning_page import WORST_PAST
 from experiments.quick import _Run, check, run
@@ -28,7 +29,7 @@ from experiments.quick_sampler import CachedSampler, Distributions, play_out
 from experiments.quick_update import Learner, LossSettings, Weight, rate
 from experiments.result import Curve, commits_of, current_commit, weights_digest
 from recipe.spiral.games import make
-from recipe.spiral.lab.evaluation.outputs.points import AT_ZERO, Point
+from recipe.spiral.lab.evaluation.outputs.points import AT_ZERO
 from recipe.spiral.lab.models.sampler import Sampler
 from recipe.spiral.lab.run_progress import steps_done
 from recipe.spiral.players.policy import Generation

@@ -84,8 +84,7 @@ def _ratings(cells: Mapping[tuple[int, str, str, int, str], int], stretches: Seq
         return {"ratings": [], "note": str(error)}
     return {
         "ratings": [
-            [rating.name, rating.elo.value, rating.elo.low, rating.elo.high, rating.games * every]
-            for rating in ratings.players
+            [rating.name, rating.elo, rating.low, rating.high, rating.games * every] for rating in ratings.players
         ],
         "note": "" if every == 1 else f"from every {every}th game",
     }

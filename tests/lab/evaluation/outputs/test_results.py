@@ -135,7 +135,7 @@ def test_random_players_of_any_name_are_rated_as_equals() -> None:
     summary = summarise(records)
     (rated,) = summary.rated
     for player in rated.ratings.players:
-        assert player.elo.low < 0 < player.elo.high
+        assert player.low < 0 < player.high
     assert rated.ratings.games[0].first_player.low > 50, "TicTacToe is easier for who begins"
 
 

@@ -101,7 +101,7 @@ def test_void_games_alone_are_no_rate() -> None:
     void = game_of(next(iter(plan(1))), discarded="void")
     result = tabulate([void])[0]
     assert (result.games, result.void) == (0, 1)
-    assert result.win.value is result.win.interval is result.reward.value is result.truncated.value is None
+    assert result.win.value is result.win.low is result.reward.value is result.truncated.value is None
 
 
 def test_one_game_has_no_standard_error() -> None:
@@ -154,8 +154,8 @@ def test_random_against_random_is_even_in_symmetric_games(name: str) -> None:
 def test_even_asymmetric_games_are_fair_over_both_roles() -> None:
     """TicTacToe at random: 58% for the first player, 29% for the second."""
     first, second, both = tabulate(map(at_random, Plan((MatchUp("random", "random", "TicTacToe"),), 150)))
-    assert first.win.interval is not None and second.win.interval is not None
-    assert first.win.interval[0] > second.win.interval[1]
+    assert first.win.low is not None and second.win.high is not None
+    assert first.win.low > second.win.high
     low, high = wilson(both.win.count, both.win.count + both.loss.count)
     assert low <= 0.5 <= high
 

@@ -15,7 +15,7 @@ from ....processes.launch import is_in_use
 from ....storage.checkpoints import config_file, folder_of, steps
 from ....storage.disk import read_json, write_whole
 from ..settings import Refused, Settings
-from .points import points_of
+from .points import measures_by_step
 from .results import RESULTS
 from .sheets import to_csv
 from .tables import aligned
@@ -101,14 +101,14 @@ def _wanted(numbers: Iterable[int], start: int, interval: int) -> Iterator[int]:
 def curves(folder: Path, run: str) -> str:
     """Write ``curves.csv`` from the evaluations that are done; returns it as a table, without the minor measures."""
     results = [read_json(file) for file in sorted(folder.glob(f"{_STEP}*/{RESULTS}.json"))]
-    points = [point for result in results for point in points_of(result, run, games=lambda step: 0)]
+    points = [point for result in results for point in measures_by_step(result, run).items()]
     if not points:
         return "no checkpoint has been measured yet"
-    names = list(dict.fromkeys(name for point in points for name in point.measures))
-    rows = [{"step": point.step} | {name: point.measures.get(name) for name in names} for point in points]
+    names = list(dict.fromkeys(name for _, measures in points for name in measures))
+    rows = [{"step": step} | {name: measures.get(name) for name in names} for step, measures in points]
     write_whole(folder / CURVES, to_csv(rows))
     printed = [name for name in names if name.endswith(_PRINTED)]
-    cells = [[f"{point.step}", *(_cell(point.measures.get(name)) for name in printed)] for point in points]
+    cells = [[f"{step}", *(_cell(measures.get(name)) for name in printed)] for step, measures in points]
     return aligned([["step", *printed], *cells])
 
 

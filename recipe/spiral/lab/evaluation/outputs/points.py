@@ -1,13 +1,13 @@
-"""The measures of a run's checkpoints, taken from an evaluation's ``results.json``, as points of curves."""
+"""The measures of a run's checkpoints, taken from an evaluation's ``results.json``, by step and name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 NASH_CONV = "NashConv"
-#: The fields of ``results.json``'s exploitability that a point has, and their names there.
+#: The fields of ``results.json``'s exploitability that are among them, and their names there.
 _EXPLOITABILITY = {"nash_conv": NASH_CONV, "nash_conv_as_judged": "NashConv as judged", "illegal_in_play": "illegal"}
 WORST = "illegal, worst"
 #: The outcomes of games for the policy; "invalid": it ended the game by an answer that was no legal action.
@@ -16,43 +16,27 @@ OUTCOMES = ("win", "draw", "loss", "invalid")
 AT_ZERO = " at temperature 0"
 
 
-@dataclass(frozen=True)
-class Point:
-    """A checkpoint: its step, the number of games that it was trained on, and its measures by name.
-
-    ``intervals`` are the 95% intervals of the measures that are shares of games.
-    """
-
-    step: int
-    games: int
-    measures: dict[str, float]
-    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-
-def points_of(results: Mapping[str, Any], run: str, games: Callable[[int], int]) -> list[Point]:
-    """The checkpoints of one run, ``<run>/step_<number>`` in ``results.json``, in the order of their steps.
-
-    ``games`` gives the number of games that were played until the end of a step.
-    """
-    points: dict[int, Point] = {}
+def measures_by_step(results: Mapping[str, Any], run: str) -> dict[int, dict[str, float]]:
+    """The measures, by name, of each checkpoint of one run, ``<run>/step_<number>`` in ``results.json``, by step."""
+    found: defaultdict[int, dict[str, float]] = defaultdict(dict)
     several = len({row["game"] for row in results["exploitability"]}) > 1
     for kind, step, row in rows_of(results, run):
-        point = points.setdefault(step, Point(step, games(step), {}))
         if kind == "exploitability":
             place = f"{row['game']}, " if several else ""
-            point.measures.update({f"{place}{name}": value for name, value in measures_of(row).items()})
+            found[step] |= {f"{place}{name}": value for name, value in measures_of(row).items()}
         elif kind == "optimality":
-            point.measures.update({f"{row['game']}, optimal moves": row["all"]["share"], **row.get("results", {})})
+            found[step] |= {f"{row['game']}, optimal moves": row["all"]["share"], **row.get("results", {})}
         elif kind == "results":
-            place = f"{row['game']}, player {row['role']}, {row['opponent']}"
-            shares = {f"{place}: {outcome}": row[outcome] for outcome in OUTCOMES}
-            point.measures.update({name: share["value"] for name, share in shares.items()})
-            limits = {name: (share["low"], share["high"]) for name, share in shares.items() if "low" in share}
-            point.intervals.update(limits)
+            found[step] |= {f"{match_up(row)}: {outcome}": row[outcome]["value"] for outcome in OUTCOMES}
         else:
             rates = {"avg": row["avg"], "maj": row["maj"], **{f"pass@{k}": rate for k, rate in row["pass_at"].items()}}
-            point.measures.update({f"{row['benchmark']}: {name}": rate["value"] for name, rate in rates.items()})
-    return [points[step] for step in sorted(points)]
+            found[step] |= {f"{row['benchmark']}: {name}": rate["value"] for name, rate in rates.items()}
+    return dict(sorted(found.items()))
+
+
+def match_up(row: Mapping[str, Any]) -> str:
+    """What the names of its measures begin with."""
+    return f"{row['game']}, player {row['role']}, {row['opponent']}"
 
 
 def rows_of(results: Mapping[str, Any], run: str) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
@@ -71,9 +55,3 @@ def measures_of(exploitability: Mapping[str, Any]) -> dict[str, float]:
     """The measures in an ``Exploitability``, given as a dict."""
     taken = {name: float(exploitability[key]) for key, name in _EXPLOITABILITY.items()}
     return {**taken, WORST: float(exploitability["illegal"][1])}
-
-
-def average_policy(results: Mapping[str, Any], run: str) -> dict[str, float]:
-    """NashConv of the average of all checkpoints of a run, by game; empty where it was not measured."""
-    rows = [row for row in results["exploitability"] if row["policy"].startswith(f"{run}, average of ")]
-    return {row["game"]: row["nash_conv"] for row in rows}

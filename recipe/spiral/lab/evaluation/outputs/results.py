@@ -7,7 +7,7 @@
     results:   [{policy, opponent, game, role (0, 1, or null: both), games, void,
                  win, draw, loss, invalid, opponent_invalid, turn_cap, prompt_too_long: {count, of, value, low, high},
                  reward, turns (a game): {value, error (standard), of},
-                 response_tokens, truncated (per turn): {total, turns, value}}]
+                 response_tokens, truncated (per turn): {value, total, turns}}]
     own_past:  the same, of each snapshot against the one ``lag`` steps before
     ratings:   [{scope ("all games" or a game), note, anchor (null: the mean is 0),
                  players: [{name, elo, low, high, games, points}],
@@ -28,10 +28,7 @@ from typing import Any
 from ....processes.masking import keep_private
 from ....storage.disk import write_whole
 from ..matches.store import Manifest
-from ..ratings.elo import Estimate
 from ..ratings.games_summary import Rated, Summary
-from ..ratings.statistics import Mean, PerTurn, Rate, Result
-from ..ratings.transitivity import Transitivity
 from .sheets import summary_sheets, write_sheets
 from .tables import report
 
@@ -64,57 +61,22 @@ def to_json(summary: Summary, manifest: Manifest, more: Mapping[str, Any] | None
         "version": VERSION,
         "lag": summary.lag,
         "manifest": asdict(manifest),
-        "results": [_result(result) for result in summary.results],
-        "own_past": [_result(result) for result in summary.own_past],
+        "results": list(map(asdict, summary.results)),
+        "own_past": list(map(asdict, summary.own_past)),
         "ratings": [_rated(rated) for rated in summary.rated],
         **(more or {}),
     }
     return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _result(result: Result) -> dict[str, Any]:
-    return {name: _figure(value) for name, value in vars(result).items()}
-
-
-def _figure(value: object) -> object:
-    """With what a figure's properties say."""
-    if isinstance(value, Rate):
-        low, high = value.interval or (None, None)
-        return {"count": value.count, "of": value.of, "value": value.value, "low": low, "high": high}
-    if isinstance(value, PerTurn):
-        return {"total": value.total, "turns": value.turns, "value": value.value}
-    return asdict(value) if isinstance(value, Mean) else value
-
-
 def _rated(rated: Rated) -> dict[str, Any]:
-    ratings, transitivity = rated.ratings, rated.transitivity
-    players = [
-        {"name": player.name, **_estimate(player.elo), "games": player.games, "points": player.points}
-        for player in ratings.players
-    ]
-    games = [
-        {"game": terms.game, "first_player": _estimate(terms.first_player), "draws": terms.draws, "games": terms.games}
-        for terms in ratings.games
-    ]
-    pairs = [
-        {**asdict(pair), "games": pair.games, "score": pair.score, "low": pair.interval[0], "high": pair.interval[1]}
-        for pair in ratings.head_to_head.pairs
-    ]
+    ratings = rated.ratings
     return {
         "scope": rated.scope,
         "note": rated.note,
         "anchor": ratings.anchor,
-        "players": players,
-        "games": games,
-        "head_to_head": pairs,
-        "transitivity": _transitivity(transitivity),
+        "players": list(map(asdict, ratings.players)),
+        "games": list(map(asdict, ratings.games)),
+        "head_to_head": list(map(asdict, ratings.head_to_head.values())),
+        "transitivity": asdict(rated.transitivity),
     }
-
-
-def _transitivity(transitivity: Transitivity) -> dict[str, Any]:
-    shares = {"unexplained": transitivity.unexplained, "by_chance": transitivity.by_chance}
-    return {**asdict(transitivity), **shares, "p_value": transitivity.p_value}
-
-
-def _estimate(estimate: Estimate) -> dict[str, float]:
-    return {"elo": estimate.value, "low": estimate.low, "high": estimate.high}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ...csv_cell import in_table
 from ..benchmarks.benchmark_metrics import Score
 from ..exploitability.policy_table import PolicyTable
 from ..ratings.games_summary import Summary
-from ..ratings.statistics import Mean, PerTurn, Rate, Result
+from ..ratings.statistics import Result
 
 #: A line of a sheet, by column.
 Row = dict[str, Any]
@@ -52,7 +53,7 @@ def summary_sheets(summary: Summary) -> dict[str, list[Row]]:
     """Results by match-up and role; ratings, best first; and each pair of players, from both sides."""
     ratings: list[Row] = [
         {"scope": rated.scope, "name": player.name}
-        | {"elo": player.elo.value, "elo_low": player.elo.low, "elo_high": player.elo.high}
+        | {"elo": player.elo, "elo_low": player.low, "elo_high": player.high}
         | {"games": player.games, "points": player.points}
         for rated in summary.rated
         for player in rated.ratings.players
@@ -60,22 +61,19 @@ def summary_sheets(summary: Summary) -> dict[str, list[Row]]:
     pairs: list[Row] = [
         {"scope": rated.scope, "name": pair.name, "other": pair.other}
         | {"wins": pair.wins, "draws": pair.draws, "losses": pair.losses, "score": pair.score}
-        | limits("score", pair.interval)
+        | {"score_low": pair.low, "score_high": pair.high}
         for rated in summary.rated
-        for pair in rated.ratings.head_to_head.pairs
+        for pair in rated.ratings.head_to_head.values()
     ]
     return {"results": [_result(result) for result in summary.results], "ratings": ratings, "head_to_head": pairs}
 
 
 def _result(result: Result) -> Row:
     row: Row = {}
-    for name, figure in vars(result).items():
-        if isinstance(figure, Rate):
-            row |= {f"{name}_count": figure.count, name: figure.value} | limits(name, figure.interval)
-        elif isinstance(figure, Mean):
-            row |= {name: figure.value, f"{name}_error": figure.error}
-        elif isinstance(figure, PerTurn):
-            row |= {name: figure.value, f"{name}_total": figure.total, f"{name}_turns": figure.turns}
+    for name, figure in asdict(result).items():
+        if isinstance(figure, dict):
+            figure.pop("of", None)  # all games, which have a column
+            row |= {name if part == "value" else f"{name}_{part}": value for part, value in figure.items()}
         else:
             row[name] = "both" if figure is None else figure  # the role
     return row

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from ..ratings.elo import Estimate, Ratings
-from ..ratings.game_results import HeadToHead
+from ..ratings.elo import Estimate, Rating, Ratings
+from ..ratings.game_results import Pair
 from ..ratings.games_summary import Rated, Summary
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
 from ..ratings.transitivity import Transitivity
@@ -53,28 +54,26 @@ def results_table(results: Sequence[Result]) -> str:
 def ratings_table(ratings: Ratings) -> str:
     """The players' ratings, best first, and how much it is worth to play first in each game."""
     anchor = "the mean of all" if ratings.anchor is None else ratings.anchor
-    players = [(player.name, elo(player.elo), f"{player.points:g} of {player.games}") for player in ratings.players]
+    players = [(player.name, elo(player), f"{player.points:g} of {player.games}") for player in ratings.players]
     games = [
         (terms.game, elo(terms.first_player), f"{100 * terms.draws:.1f}", f"n={terms.games}") for terms in ratings.games
     ]
-    return "\n".join(
+    return "\n\n".join(
         [
             aligned([("name", f"Elo ({anchor} = 0)", "points"), *players], left=1),
-            "",
             aligned([("game", "Elo of playing first", "draws of equals", "games"), *games], left=1),
         ]
     )
 
 
-def head_to_head_table(matrix: HeadToHead, names: Sequence[str]) -> str:
+def head_to_head_table(pairs: Mapping[tuple[str, str], Pair], names: Sequence[str]) -> str:
     """The score of each row's player against each column's; a draw is half a win."""
-    rows = [("", *names)]
-    for name in names:
-        pairs = [matrix.pair(name, other) for other in names]
-        rows.append(
-            (name, *(NONE if pair is None else f"{_share(pair.score, pair.interval)} n={pair.games}" for pair in pairs))
-        )
-    return aligned(rows, left=1)
+
+    def cell(pair: Pair | None) -> str:
+        return NONE if pair is None else f"{_share(pair.score, pair.low, pair.high)} n={pair.games}"
+
+    rows = [(name, *(cell(pairs.get((name, other))) for other in names)) for name in names]
+    return aligned([("", *names), *rows], left=1)
 
 
 def transitivity_lines(transitivity: Transitivity) -> str:
@@ -103,19 +102,16 @@ def _rated(rated: Rated) -> str:
 
 def percent(rate: Rate) -> str:
     """``56.2 [51.1, 61.2]``; the number of games has a column of its own."""
-    if rate.value is None or rate.interval is None:
-        return NONE
-    return _share(rate.value, rate.interval)
+    return NONE if rate.value is None else _share(rate.value, rate.low, rate.high)
 
 
-def _share(value: float, interval: tuple[float, float]) -> str:
-    low, high = interval
-    return f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+def _share(*value_and_limits: Any) -> str:
+    return "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * number for number in value_and_limits))
 
 
-def elo(estimate: Estimate) -> str:
+def elo(estimate: Estimate | Rating) -> str:
     """``120 [95, 145]``."""
-    return f"{round(estimate.value)} [{round(estimate.low)}, {round(estimate.high)}]"
+    return f"{round(estimate.elo)} [{round(estimate.low)}, {round(estimate.high)}]"
 
 
 def _mean(mean: Mean) -> str:

@@ -18,7 +18,7 @@ from scipy.special import expit
 from ....players.intervals import Z
 from . import davidson
 from .davidson import ELO, Floats
-from .game_results import GameResult, HeadToHead
+from .game_results import GameResult, head_to_head
 
 #: Games whose rewards are chips: whoever wins more games need not win more chips.
 _OF_CHIPS = ("KuhnPoker",)
@@ -36,9 +36,9 @@ def caveat(games: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure and its 95% interval."""
+    """A figure in Elo, and its 95% interval."""
 
-    value: float
+    elo: float
     low: float
     high: float
 
@@ -48,12 +48,14 @@ class Rating:
     """A player's rating.
 
     Attributes:
-        elo: its Elo minus that of the anchor, or minus the mean of all.
+        elo: its Elo minus that of the anchor, or minus the mean of all; with its 95% interval.
         games, points: against others; a draw is half a point.
     """
 
     name: str
-    elo: Estimate
+    elo: float
+    low: float
+    high: float
     games: int
     points: float
 
@@ -93,7 +95,7 @@ class Ratings:
         self.fit = davidson.fit(
             results, len(self.names), lambda first, second: ((self._place[first], 1.0), (self._place[second], -1.0))
         )
-        self.head_to_head = HeadToHead(results)
+        self.head_to_head = head_to_head(results)
         self._of_game = Counter(result.game for result in results)
 
     @property
@@ -104,10 +106,10 @@ class Ratings:
         origin = np.mean([units[self._place[name]] for name in anchors], axis=0)
         ratings = []
         for name, unit in zip(self.names, units, strict=False):
-            met = [pair for pair in self.head_to_head.pairs if pair.name == name]
+            met = [pair for pair in self.head_to_head.values() if pair.name == name]
             games, points = sum(pair.games for pair in met), sum((pair.points for pair in met), 0.0)
-            ratings.append(Rating(name, self._estimate(unit - origin), games, points))
-        return sorted(ratings, key=lambda rating: (-rating.elo.value, rating.name))
+            ratings.append(Rating(name, *self._estimate(unit - origin), games, points))
+        return sorted(ratings, key=lambda rating: (-rating.elo, rating.name))
 
     @property
     def games(self) -> list[GameTerms]:
@@ -116,10 +118,12 @@ class Ratings:
         tendencies = self.fit.values[-len(self.fit.games) :]
         # The probability of a draw between equals is exp(t) / (exp(t) + 2).
         return [
-            GameTerms(game, self._estimate(advantage), float(expit(tendency - math.log(2))), self._of_game[game])
+            GameTerms(
+                game, Estimate(*self._estimate(advantage)), float(expit(tendency - math.log(2))), self._of_game[game]
+            )
             for game, advantage, tendency in zip(self.fit.games, advantages, tendencies, strict=False)
         ]
 
-    def _estimate(self, contrast: Floats) -> Estimate:
+    def _estimate(self, contrast: Floats) -> tuple[float, float, float]:
         value, half = ELO * float(contrast @ self.fit.values), Z * ELO * self.fit.error(contrast)
-        return Estimate(value, value - half, value + half)
+        return value, value - half, value + half

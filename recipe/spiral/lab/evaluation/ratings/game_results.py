@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from ....players.intervals import wilson
@@ -39,34 +39,32 @@ class GameResult(NamedTuple):
         return cls(*record.players, record.game, outcome, (record.key.run_seed, record.key.index))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Pair:
-    """A player's games against another player, as player 0 and as player 1 together."""
+    """A player's games against another player, as player 0 and as player 1 together.
+
+    ``score`` is the share of the points, with its 95% interval, which is rather too wide if there are draws.
+    """
 
     name: str
     other: str
     wins: int
     draws: int
     losses: int
+    games: int = field(init=False)
+    score: float = field(init=False)
+    low: float = field(init=False)
+    high: float = field(init=False)
 
-    @property
-    def games(self) -> int:
-        return self.wins + self.draws + self.losses
+    def __post_init__(self) -> None:
+        self.games = self.wins + self.draws + self.losses
+        self.score = self.points / self.games
+        self.low, self.high = wilson(self.points, self.games)
 
     @property
     def points(self) -> float:
         """A draw is half a point."""
         return self.wins + self.draws / 2
-
-    @property
-    def score(self) -> float:
-        """The share of the points."""
-        return self.points / self.games
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95% interval of the score. If there are draws it is rather too wide."""
-        return wilson(self.points, self.games)
 
     @property
     def ahead(self) -> int:
@@ -77,27 +75,14 @@ class Pair:
         return int(low > 0.5) - int(high < 0.5)
 
 
-class HeadToHead:
-    """Who beats whom: the results of all pairs of players that met. A player's games against itself are left out.
-
-    Attributes:
-        names: all players that met another, sorted.
-        pairs: all pairs, each from both sides, sorted by names.
-    """
-
-    def __init__(self, games: Iterable[GameResult]) -> None:
-        counts: Counter[tuple[str, str, Outcome]] = Counter()
-        for game in games:
-            if game.first != game.second:
-                counts[game.first, game.second, game.outcome] += 1
-                counts[game.second, game.first, _TURNED[game.outcome]] += 1
-        self._pairs = {
-            (name, other): Pair(name, other, *(counts[name, other, outcome] for outcome in _TURNED))
-            for name, other in sorted({(name, other) for name, other, _ in counts})
-        }
-        self.names = sorted({name for name, _ in self._pairs})
-        self.pairs = list(self._pairs.values())
-
-    def pair(self, name: str, other: str) -> Pair | None:
-        """The games of one player against another; None if they never met."""
-        return self._pairs.get((name, other))
+def head_to_head(games: Iterable[GameResult]) -> dict[tuple[str, str], Pair]:
+    """Who beats whom: all pairs of players that met, each from both sides, sorted by their two names."""
+    counts: Counter[tuple[str, str, Outcome]] = Counter()
+    for game in games:
+        if game.first != game.second:
+            counts[game.first, game.second, game.outcome] += 1
+            counts[game.second, game.first, _TURNED[game.outcome]] += 1
+    return {
+        (name, other): Pair(name, other, *(counts[name, other, outcome] for outcome in _TURNED))
+        for name, other in sorted({(name, other) for name, other, _ in counts})
+    }

@@ -15,22 +15,19 @@ from ....players.records import GameRecord
 from ..matches.matchups import GameId
 
 
-@dataclass(frozen=True)
+@dataclass
 class Rate:
-    """A share of games: ``count`` of ``of``."""
+    """A share of games: ``count`` of ``of``, from 0 to 1, and Wilson's 95% interval; None if there are no games."""
 
     count: int
     of: int
+    value: float | None = field(init=False, default=None)
+    low: float | None = field(init=False, default=None)
+    high: float | None = field(init=False, default=None)
 
-    @property
-    def value(self) -> float | None:
-        """From 0 to 1; None if there are no games."""
-        return self.count / self.of if self.of else None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Wilson's 95% interval; None if there are no games."""
-        return wilson(self.count, self.of) if self.of else None
+    def __post_init__(self) -> None:
+        if self.of:
+            self.value, (self.low, self.high) = self.count / self.of, wilson(self.count, self.of)
 
 
 @dataclass(frozen=True)
@@ -52,16 +49,16 @@ class Mean:
         return cls(mean, math.sqrt(squares / (of - 1) / of) if of > 1 else None, of)
 
 
-@dataclass(frozen=True)
+@dataclass
 class PerTurn:
     """A total over ``turns`` turns."""
 
+    value: float | None = field(init=False)
     total: int
     turns: int
 
-    @property
-    def value(self) -> float | None:
-        return self.total / self.turns if self.turns else None
+    def __post_init__(self) -> None:
+        self.value = self.total / self.turns if self.turns else None
 
 
 @dataclass(frozen=True)

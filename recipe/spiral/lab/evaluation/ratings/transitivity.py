@@ -8,7 +8,7 @@ not infinite.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -17,7 +17,7 @@ from scipy.special import chdtrc
 
 from . import davidson
 from .elo import Ratings
-from .game_results import GameResult, HeadToHead
+from .game_results import GameResult, Pair
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,10 @@ class Transitivity:
         degrees: the expected deviance if ratings explain everything: the number of pairs minus that of
             the differences between ratings that they tell of.
         total: by how much pairs' own log-odds explain the games better than "all are equal" does.
+        unexplained: the share of what pairs' log-odds explain that ratings do not; None: there is nothing to explain.
+        by_chance: the expected value of ``unexplained`` if ratings explain everything.
+        p_value: the probability of so large a deviance if ratings explain everything (chi-squared). It is too small
+            where games share their randomness. None if there is only as much as ratings can explain.
     """
 
     cycles: tuple[tuple[str, str, str], ...]
@@ -40,29 +44,14 @@ class Transitivity:
     deviance: float
     degrees: int
     total: float
-
-    @property
-    def unexplained(self) -> float | None:
-        """The share of what pairs' log-odds explain that ratings do not; None: there is nothing to explain."""
-        return self.deviance / self.total if self.total > 0 else None
-
-    @property
-    def by_chance(self) -> float | None:
-        """The expected value of ``unexplained`` if ratings explain everything."""
-        return min(1.0, self.degrees / self.total) if self.total > 0 else None
-
-    @property
-    def p_value(self) -> float | None:
-        """The probability of so large a deviance if ratings explain everything (chi-squared).
-
-        It is too small where games share their randomness. None if there is only as much as ratings can explain.
-        """
-        return float(chdtrc(self.degrees, self.deviance)) if self.degrees else None
+    unexplained: float | None
+    by_chance: float | None
+    p_value: float | None
 
 
 def transitivity(games: Sequence[GameResult], ratings: Ratings) -> Transitivity:
     """Compare ratings with the games that they were made from."""
-    pairs = [pair for pair in ratings.head_to_head.pairs if pair.name < pair.other]
+    pairs = [pair for pair in ratings.head_to_head.values() if pair.name < pair.other]
     own: dict[tuple[str, str], tuple[tuple[int, float], ...]] = {}
     for place, pair in enumerate(pairs):
         own[pair.name, pair.other] = ((place, 1.0),)
@@ -75,14 +64,16 @@ def transitivity(games: Sequence[GameResult], ratings: Ratings) -> Transitivity:
     # The differences of ratings that games tell of: one fewer than players, and fewer if groups of them never met.
     differences = [[(name == pair.name) - (name == pair.other) for name in ratings.names] for pair in pairs]
     degrees = len(pairs) - int(np.linalg.matrix_rank(np.array(differences, dtype=float)))
-    return Transitivity(*cycles(ratings.head_to_head), deviance, degrees, total)
+    share, by_chance = (deviance / total, min(1.0, degrees / total)) if total > 0 else (None, None)
+    p_value = float(chdtrc(degrees, deviance)) if degrees else None
+    return Transitivity(*cycles(ratings.head_to_head), deviance, degrees, total, share, by_chance, p_value)
 
 
-def cycles(matrix: HeadToHead) -> tuple[tuple[tuple[str, str, str], ...], int, int]:
+def cycles(pairs: Mapping[tuple[str, str], Pair]) -> tuple[tuple[tuple[str, str, str], ...], int, int]:
     """The cycles, each beginning with the name that sorts first; the numbers of decided triples and of all triples."""
     circles, decided, triples = [], 0, 0
-    ahead = {(pair.name, pair.other): pair.ahead for pair in matrix.pairs}
-    for a, b, c in combinations(matrix.names, 3):
+    ahead = {names: pair.ahead for names, pair in pairs.items()}
+    for a, b, c in combinations(sorted({name for name, _ in pairs}), 3):
         if (a, b) in ahead and (b, c) in ahead and (a, c) in ahead:
             triples += 1
             signs = (ahead[a, b], ahead[b, c], ahead[c, a])
