@@ -176,7 +176,7 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
         (["--config-dir", "nowhere"], "nowhere' not found"),
         (["+sweep=seedz"], "+sweep=seedz: unknown; did you mean `+sweep=seeds`? known: games, rae_decay, seeds"),
         (["games=[Nim"], "games=[Nim: no viable alternative at input '[Nim'; close each bracket and quote, "),
-        (["run_dir='x"], "run_dir='x: LexerNoViableAltException: run_dir='x; close each bracket and quote, "),
+        (["run_dir='x"], "run_dir='x: cannot be read; close each bracket and quote, "),
         (["seed=1=2"], "seed=1=2: mismatched input '='; close each bracket and quote, "),
         (
             ["games=[Nim,,Pig]"],
@@ -282,9 +282,19 @@ def test_a_sweeps_job_composes_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert (config.seed, config.run_dir, config.trainer.project_name) == (1, str(tmp_path / "seed=1"), "n1")
 
 
-@pytest.mark.parametrize("argument", ["+experiment=kuhn", "experiment=kuhn", "model=tiny", "+hardware=cpu"])
-def test_an_evaluation_refuses_what_is_a_trainings(monkeypatch: pytest.MonkeyPatch, argument: str) -> None:
-    with pytest.raises(ConfigError, match="there is no such setting"):
+@pytest.mark.parametrize(
+    ("argument", "mend"),
+    [
+        ("+experiment=kuhn", ""),
+        ("experiment=kuhn", ""),
+        ("model=tiny", r"; did you mean `policies=\[tiny\]`\?"),
+        ("+hardware=cpu", ""),
+        ("hardware=gpu", "; did you mean `engine=gpu`"),
+        ("run_dir=x", "; did you mean `eval_dir=x`"),
+    ],
+)
+def test_an_evaluation_refuses_what_is_a_trainings(monkeypatch: pytest.MonkeyPatch, argument: str, mend: str) -> None:
+    with pytest.raises(ConfigError, match=f"there is no such setting{mend}"):
         run(monkeypatch, argument, program="eval")
 
 

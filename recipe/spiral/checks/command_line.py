@@ -216,7 +216,7 @@ def _unreadable(error: OverrideParseException) -> str:
     """Most often a shell took quotes away, or cut at a blank."""
     if error.__cause__ is not None:  # of one of Hydra's functions
         return " ".join(f"{error.override}: {error.__cause__}".split())
-    said = error.message.splitlines()[0].partition(" expecting ")[0]
+    said = re.sub("LexerNo.*", "cannot be read", error.message.splitlines()[0].partition(" expecting ")[0])
     return f"{error.override}: {said}; close each bracket and quote, and {_QUOTES}"
 
 
