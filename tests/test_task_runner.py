@@ -41,3 +41,23 @@ def test_in_the_copy_it_has_the_variables_of_the_job_and_starts_no_threads(monke
     assert os.environ["OF_THE_JOB"] == "1" and os.environ["TOKENIZERS_PARALLELISM"] == "false"
     assert runner.run.remote("the config") == ("ref", None)
     assert ran == [1, True, "the config"]
+
+
+def test_nobody_is_blamed_for_what_verl_ends_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends TransferQueue's processes as soon as ``fit`` has failed."""
+    done: list[str] = []
+    steps = {name: lambda name=name: done.append(name) for name in ("start", "blame", "stop")}
+    monkeypatch.setattr(task_runner, "Watchdog", lambda *given, **more: SimpleNamespace(**steps))
+    monkeypatch.setattr(task_runner._VerlTaskRunner, "init_agent_loop_manager", lambda self: None)
+    monkeypatch.setattr(task_runner.TaskRunner, "_actors", lambda self: [])
+    runner = task_runner.TaskRunner()
+    runner.config = SimpleNamespace(run_dir="run", watchdog="warn")
+
+    def fail(manager: object) -> None:
+        raise OSError("the disk is full")
+
+    runner.trainer = SimpleNamespace(fit=fail)
+    runner.init_agent_loop_manager()
+    with pytest.raises(OSError, match="full"):
+        runner.trainer.fit(None)
+    assert done == ["start", "blame", "stop"]

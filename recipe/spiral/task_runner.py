@@ -30,8 +30,6 @@ class TaskRunner(_VerlTaskRunner):
     """Builds the trainer, the agent loops and TransferQueue as verl does, and trains. ``secrets``: ``masking.KNOWN`` of
     the process that starts the run."""
 
-    watchdog: Watchdog | None = None
-
     def __init__(self, secrets: Mapping[str, str] = {}) -> None:
         super().__init__()
         masking.KNOWN.update(secrets)
@@ -49,15 +47,7 @@ class TaskRunner(_VerlTaskRunner):
         else:
             self._import_trainer(config)
         self._take_over(Path(config.run_dir))
-        try:
-            super().run(config)
-        except Exception:
-            if self.watchdog is not None:
-                self.watchdog.blame()
-            raise
-        finally:
-            if self.watchdog is not None:
-                self.watchdog.stop()
+        super().run(config)
 
     def _import_trainer(self, config: DictConfig) -> None:
         from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
@@ -93,13 +83,26 @@ class TaskRunner(_VerlTaskRunner):
 
     def init_agent_loop_manager(self) -> None:
         super().init_agent_loop_manager()
-        self.watchdog = Watchdog(
+        watchdog = Watchdog(
             dict(self._actors()),
             Path(self.config.run_dir),
             step=lambda: int(getattr(self.trainer, "global_steps", 0)),
             on_silence=self.config.watchdog,
         )
-        self.watchdog.start()
+        watchdog.start()
+        fit = self.trainer.fit
+
+        def watched(manager: Any) -> None:
+            """verl ends TransferQueue's processes next, also after a failure, and nobody is to be blamed for that."""
+            try:
+                fit(manager)
+            except Exception:
+                watchdog.blame()
+                raise
+            finally:
+                watchdog.stop()
+
+        self.trainer.fit = watched
 
     def _actors(self) -> Iterator[tuple[str, Any]]:
         """Every actor whose death would leave the trainer waiting, with a name for people."""

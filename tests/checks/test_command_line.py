@@ -165,22 +165,25 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
         (["--multirn"], "--multirn: there is no such flag; --help prints all flags"),
         (["experiment=kuhn"], "experiment=kuhn: must be written with a plus: +experiment=kuhn"),
         (["-m", "+sweep=seedz"], "+sweep=seedz: unknown; did you mean `+sweep=seeds`? known: games, rae_decay, seeds"),
-        (["--config-name", "kuhn"], "Cannot find primary config 'kuhn'."),
+        (
+            ["--config-name", "kuhn"],
+            "--config-name kuhn: there is no such config; a preset is named by +experiment=kuhn",
+        ),
         (["extensions=[nope]"], "extensions: nope: there is no such module; install it, or start where it lies"),
         (["extensions=[json]"], "extensions: json: has no class Extension (docs/extensions.md)"),
         (["seed=1,2"], "seed=1,2: a list must be in brackets, and a sweep starts with -m; for a text "),
         (["extensions=nope"], "extensions=nope: must be a list, such as ["),
         (["--config-dir", "nowhere"], "nowhere' not found"),
         (["+sweep=seedz"], "+sweep=seedz: unknown; did you mean `+sweep=seeds`? known: games, rae_decay, seeds"),
-        (["games=[Nim"], "games=[Nim: no viable alternative at input '[Nim'; put the argument in single quotes, and "),
-        (["run_dir='x"], "run_dir='x: LexerNoViableAltException: run_dir='x; put the argument in single quotes, "),
-        (["seed=1=2"], "seed=1=2: mismatched input '='; put the argument in single quotes, "),
+        (["games=[Nim"], "games=[Nim: no viable alternative at input '[Nim'; close each bracket and quote, "),
+        (["run_dir='x"], "run_dir='x: cannot be read; close each bracket and quote, "),
+        (["seed=1=2"], "seed=1=2: mismatched input '='; close each bracket and quote, "),
         (
             ["games=[Nim,,Pig]"],
-            "games=[Nim,,Pig]: no viable alternative at input '[Nim,,'; put the argument ",
+            "games=[Nim,,Pig]: no viable alternative at input '[Nim,,'; close each bracket ",
         ),
-        (["run_dir=/a(b)"], "run_dir=/a(b): mismatched input '('; put the argument in single quotes, "),
-        (["seed=1,2,"], "seed=1,2,: mismatched input '<EOF>'; put the argument in single quotes, "),
+        (["run_dir=/a(b)"], "run_dir=/a(b): mismatched input '('; close each bracket and quote, "),
+        (["seed=1,2,"], "seed=1,2,: mismatched input '<EOF>'; close each bracket and quote, "),
         (["seed=chioce(1,2)"], "seed=chioce(1,2): Unknown function 'chioce' Available: bool,choice,"),
         (
             ["seed"],
@@ -232,10 +235,7 @@ GLOBAL = "# @package _global_\n"
         (f"{GLOBAL}seed: 3\nseed: 4", r"found duplicate key seed in \".*mine\.yaml\", line 3"),
         (f"{GLOBAL}only words", "only words: there is no such setting"),
         (f"{GLOBAL}# f\xfcr", r"\+experiment=mine: 'utf-8' codec"),
-        (
-            f"{GLOBAL}defaults: [mine, _self_]",
-            r"\+experiment=mine: maximum recursion depth exceeded",
-        ),
+        (f"{GLOBAL}defaults: [mine, _self_]", r"^\+experiment=mine: leads back to itself, "),
         (f"{GLOBAL}defaults: [yours, _self_]", r"Could not load 'experiment/yours'\.$"),
         (f"{GLOBAL}trainer.save_freq: 3", r"mine\.yaml: trainer\.save_freq: must be in its section"),
         ("# @package\nseed: 3", r"\+experiment=mine: Expected header format"),
@@ -282,9 +282,19 @@ def test_a_sweeps_job_composes_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert (config.seed, config.run_dir, config.trainer.project_name) == (1, str(tmp_path / "seed=1"), "n1")
 
 
-@pytest.mark.parametrize("argument", ["+experiment=kuhn", "experiment=kuhn", "model=tiny", "+hardware=cpu"])
-def test_an_evaluation_refuses_what_is_a_trainings(monkeypatch: pytest.MonkeyPatch, argument: str) -> None:
-    with pytest.raises(ConfigError, match="there is no such setting"):
+@pytest.mark.parametrize(
+    ("argument", "mend"),
+    [
+        ("+experiment=kuhn", ""),
+        ("experiment=kuhn", ""),
+        ("model=tiny", r"; did you mean `policies=\[tiny\]`\?"),
+        ("+hardware=cpu", ""),
+        ("hardware=gpu", "; did you mean `engine=gpu`"),
+        ("run_dir=x", "; did you mean `eval_dir=x`"),
+    ],
+)
+def test_an_evaluation_refuses_what_is_a_trainings(monkeypatch: pytest.MonkeyPatch, argument: str, mend: str) -> None:
+    with pytest.raises(ConfigError, match=f"there is no such setting{mend}"):
         run(monkeypatch, argument, program="eval")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -443,6 +444,11 @@ def test_a_folder_that_is_not_empty(one_rank: Path, tmp_path: Path, capsys: pyte
     assert not (out / "mine").exists()
     assert_same(out, one_rank / "tied" / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    (tmp_path / "work.py").touch()
+    with contextlib.chdir(tmp_path):  # "$UNSET"
+        assert main([str(one_rank / "tied"), "", "--force"]) == 2
+    assert f"{tmp_path}: holds no model, so --force does not replace it" in capsys.readouterr().err
+    assert (tmp_path / "work.py").exists()
 
 
 @pytest.mark.parametrize("inside", [".", "..", "../..", "actor/new"])
@@ -465,7 +471,7 @@ def test_whole_or_not_at_all(
     out = tmp_path / "out"
     if was_there:
         out.mkdir()
-        (out / "mine").write_text("x")
+        (out / "my.safetensors").write_text("x")
 
     def full(*arguments: Any, **more: Any) -> None:
         raise error("No space left on device")
@@ -474,7 +480,10 @@ def test_whole_or_not_at_all(
     assert main([str(one_rank / "untied"), str(out), "--force"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith("No space left on device")
-    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["out", "out/mine"] * was_there
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == [
+        "out",
+        "out/my.safetensors",
+    ] * was_there
 
 
 # -- what is not believed ----------------------------------------------------------------------------------------------

@@ -453,7 +453,7 @@ def test_folders_that_hold_nothing_usable(tmp_path: Path) -> None:
     ):
         members_of(tmp_path)
     adapter(tmp_path / "a-10")
-    with pytest.raises(ValueError, match=r"start=11: its last member is of step 10; choose a smaller start"):
+    with pytest.raises(ValueError, match=r"has nothing of step 11 or later; its last is of step 10"):
         members_of(tmp_path, start=11)
     with pytest.raises(ValueError, match=r"interval=0: must be a whole number from 1 up"):
         members_of(tmp_path, interval=0)

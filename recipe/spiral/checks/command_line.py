@@ -190,7 +190,11 @@ def _in_a_line(error: Exception, names: Names) -> str:
         return _no_such_option(error)
     if isinstance(error, OverrideParseException):
         return _unreadable(error)
+    if isinstance(error, RecursionError):
+        error = ValueError("leads back to itself, as a preset by its defaults, or has too many brackets")
     text = " ".join(f"{error} {error.__cause__ or ''}".split()).partition(" Config search path: ")[0]
+    if match := re.match("Cannot find primary config '(.*?)'", text):
+        return f"--config-name {match[1]}: there is no such config; a preset is named by +experiment={match[1]}"
     if match := re.match(r"Ambiguous value for argument '(.*?)' 1\. ", text):
         return f"{match[1]}: a list must be in brackets, and a sweep starts with -m; for a text {_QUOTES}"
     if text.startswith("Config group override must be a string"):  # which names none
@@ -204,7 +208,7 @@ def _in_a_line(error: Exception, names: Names) -> str:
             return names.unknown(override)
         if match[1] == "override":
             return f"{override}: must be written with a plus: +{override}"
-    reader = type(error) in (ValueError, UnicodeDecodeError, RecursionError)  # Hydra's, which names no file
+    reader = type(error) in (ValueError, UnicodeDecodeError)  # Hydra's, which names no file
     return ": ".join([*(argument for argument in sys.argv[1:] if reader and argument.startswith("+")), text])
 
 
@@ -212,7 +216,8 @@ def _unreadable(error: OverrideParseException) -> str:
     """Most often a shell took quotes away, or cut at a blank."""
     if error.__cause__ is not None:  # of one of Hydra's functions
         return " ".join(f"{error.override}: {error.__cause__}".split())
-    return f"{error.override}: {error.message.splitlines()[0].partition(' expecting ')[0]}; {_QUOTES}"
+    said = re.sub("LexerNo.*", "cannot be read", error.message.splitlines()[0].partition(" expecting ")[0])
+    return f"{error.override}: {said}; close each bracket and quote, and {_QUOTES}"
 
 
 def _no_such_flag(option: str, names: Names) -> str:

@@ -99,7 +99,7 @@ class Names:
 
     def meant(self, key: str, value: str) -> str | None:
         """The override that is often meant by a name that is none."""
-        meant = TABLES["meant"] if self._program == "spiral_trainer" else {}
+        meant = TABLES["meant"][self._program]
         return str(text).format(value or "...") if (text := meant.get(key) or meant.get(_last(key))) else None
 
     def knows(self, key: str) -> bool:

@@ -44,7 +44,7 @@ def _parser() -> Arguments:
     parser.add_argument("--dtype", choices=DTYPES, help="type of the weights; otherwise the checkpoint's")
     parser.add_argument("--merge", action="store_true", help="LoRA: the whole model, with the adapter merged into it")
     parser.add_argument("--reference", action="store_true", help="the reference policy instead (ref_update_freq)")
-    parser.add_argument("--force", action="store_true", help="replace TARGET if it is there")
+    parser.add_argument("--force", action="store_true", help="replace TARGET if it is a model")
     parser.add_argument("--verify", action="store_true", help="load the result, and compare every tensor")
     return parser
 

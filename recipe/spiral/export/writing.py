@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from ..processes.terminal import visible
 from ..storage.checkpoints import EXPORTED, read_state
 from ..storage.disk import unwritable
-from ..storage.manifest import MANIFEST, TEXTS
+from ..storage.manifest import MANIFEST, TEXTS, WEIGHTS
 from .lora import Adapter, adapter_weights
 from .source import ExportError, Source
 from .weights import DTYPES, check_finite, empty_model
@@ -54,8 +54,11 @@ def check_target(target: Path, checkpoint: Path, force: bool) -> None:
         raise ExportError(f"{target}: is a file")
     if why := unwritable(target.parent):
         raise ExportError(f"{target}: {why}; name another folder")
-    if not force and target.is_dir() and any(target.iterdir()):
-        raise ExportError(f"{target}: is not empty; name another folder, or replace it with --force")
+    if target.is_dir() and any(target.iterdir()):
+        if not force:
+            raise ExportError(f"{target}: is not empty; name another folder, or replace it with --force")
+        if not any(target.glob(WEIGHTS)):  # a run, or somebody's work: "$UNSET" is the current folder
+            raise ExportError(f"{target}: holds no model, so --force does not replace it; name another folder")
 
 
 def copy_texts(huggingface: Path, new: Path) -> None:

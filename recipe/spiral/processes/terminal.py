@@ -108,6 +108,8 @@ def note(text: str) -> None:
 
 def fail(error: object, status: int) -> int:
     """Print a command's last line where it fails, as one line on stderr; returns the exit status."""
+    if isinstance(error, BrokenPipeError):  # of what was printed: nobody reads on
+        raise error
     print(end="", flush=True)  # does nothing where stdout is closed
     print(f"spiral: {visible(without_secrets(' '.join(str(error).split())))}", file=sys.stderr, flush=True)
     return status
@@ -123,6 +125,8 @@ def run_command(main: Callable[[], int | None], then: str = "") -> NoReturn:
     """Leave the process with what ``main`` returns, and without a traceback if nobody reads on (``| head``). A signal
     ends it with one line, which ``then`` ends; an error that nobody expected, with where it comes from and one line."""
     end_at_once()
+    if sys.stdout is not None:  # no letter that its encoding lacks ends a command
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         try:
             status = main()
@@ -136,9 +140,10 @@ def run_command(main: Callable[[], int | None], then: str = "") -> NoReturn:
                 status = fail(f"{type(error).__name__}: {error}", status=1)
         finally:
             print(end="", flush=True)  # does nothing where stdout is closed
-    except BrokenPipeError:
+    except OSError as error:  # of stdout: a pipe that nobody reads, or a file on a full disk
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
-        status = _NOBODY_READS
+        full = f"what it prints cannot be written: {error.strerror}; make room, or print elsewhere"
+        status = _NOBODY_READS if isinstance(error, BrokenPipeError) else fail(full, status=1)
     sys.exit(status)
 
 

@@ -71,7 +71,7 @@ def members_of(
             taken.append((step, folder, form))
     if not taken:
         raise ValueError(
-            f"{setting}={path}: start={start}: its last member is of step {members[-1][0]}; choose a smaller start"
+            f"{setting}={path}: has nothing of step {start} or later; its last is of step {members[-1][0]}"
         )
     for _, folder, form in taken:
         _check_whole(folder, form, setting)

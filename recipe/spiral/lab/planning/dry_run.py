@@ -58,7 +58,7 @@ def dry_run(jobs: Sequence[Job]) -> int:
             for line in _lines(config, hydra_config):
                 print(visible(line), flush=True)
         except (ValueError, ImportError, OSError, OmegaConfBaseException) as error:
-            status = fail(" ".join(str(error).split()), status=2)
+            status = fail(error, status=2)
     return status
 
 

@@ -22,11 +22,10 @@ writes, /quit leaves the game, which is not saved then."""
 
 def prepare() -> None:
     """Let no letter that the terminal's encoding lacks end the game, and let the arrow keys work."""
-    for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace")):
-        if stream is not None:  # it is where the command was started with it closed
-            stream.reconfigure(errors=errors)  # type: ignore[union-attr]
-    if sys.stdin is not None and sys.stdin.isatty():
-        import readline  # noqa: F401
+    if sys.stdin is not None:  # it is where the command was started with it closed
+        sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]
+        if sys.stdin.isatty():
+            import readline  # noqa: F401
 
 
 class Terminal:

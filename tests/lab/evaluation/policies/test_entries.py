@@ -323,6 +323,8 @@ def test_a_name_that_the_hub_does_not_know(tmp_path: Path, monkeypatch: pytest.M
     told = "nobody/nothing-at-all: is no folder here, and could not be had from the hub: no such model"
     with pytest.raises(ValueError, match=told):
         parse(["nobody/nothing-at-all"], tmp_path)
+    with pytest.raises(ValueError, match=r"^policies: perfct: there is no such folder; did you mean perfect\?$"):
+        parse(["perfct"], tmp_path)
 
 
 def test_lengths_are_those_of_the_runs(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +138,9 @@ def _with_weights(
     given = str(settings["path"])
     path = Path(given).expanduser()
     if not path.exists():
-        if kind in ("run", "adapter") or not is_hub_id(given):
-            raise ValueError("there is no such folder")
+        near = [f"; did you mean {other}?" for other in get_close_matches(given, KINDS, n=1, cutoff=0.7)]
+        if near or kind in ("run", "adapter") or not is_hub_id(given):
+            raise ValueError("".join(["there is no such folder", *near]))
         folder = whole_model(given, setting)  # from the hub
         return [_policy(name or given, folder, None, settings, prompts, Run(given), {"hub": given})]
     path = path.resolve()
