@@ -57,7 +57,7 @@ def check_target(target: Path, checkpoint: Path, force: bool) -> None:
     if target.is_dir() and any(target.iterdir()):
         if not force:
             raise ExportError(f"{target}: is not empty; name another folder, or replace it with --force")
-        if not any(target.glob(WEIGHTS)):  # a run, or somebody's work: "$UNSET" is the current folder
+        if not any([*target.glob(WEIGHTS), *target.glob(MANIFEST)]):  # a run, or somebody's work: "$UNSET" is here
             raise ExportError(f"{target}: holds no model, so --force does not replace it; name another folder")
 
 
