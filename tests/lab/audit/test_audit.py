@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -457,6 +458,14 @@ def test_a_file_that_is_cut_short_is_named(run_dir: Path, capsys: pytest.Capture
     )
 
 
+def test_a_file_that_leads_nowhere_is_named(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = RecordFolder(run_dir / "games").file("train", 2)
+    file.unlink()
+    file.symlink_to("nowhere")
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1 and found["problems"][0].startswith(f"{file.name}:1: ") and found["steps"] == [1, 2, 3, 4]
+
+
 def test_processes_find_what_one_finds(
     run_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -708,3 +717,17 @@ def test_checkpoints_of_another_history_are_passed_over(tmp_path: Path, capsys: 
     run_dir = make_run(tmp_path / "run")
     write_state(run_dir / "checkpoints" / "global_step_40", {"step": 40, "seed": SEED, "baselines": {"values": []}})
     assert audit(run_dir, capsys)[0] == 0
+
+
+def test_a_checkpoint_that_a_run_in_progress_removes_meanwhile_is_no_problem(
+    run_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = step_games.Games._audit
+
+    def slow(*arguments: Any) -> Any:
+        shutil.rmtree(run_dir / "checkpoints" / "global_step_2", ignore_errors=True)
+        return look(*arguments)
+
+    monkeypatch.setattr(step_games.Games, "_audit", slow)
+    status, _, found = audit(run_dir, capsys)
+    assert (status, found["problems"], found["checkpoints"]) == (0, [], [4])

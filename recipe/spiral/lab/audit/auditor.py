@@ -93,8 +93,11 @@ class Auditor(Findings):
         for step, audited in zip(progress, looked_at, strict=True):
             self._audit_step(step, audited)
             if step in saved:
-                wrong = self._audit_checkpoint(step, self.folder / f"global_step_{step}")
-                self.problems += [f"checkpoint {step}: {what}" for what in wrong]
+                checkpoint = self.folder / f"global_step_{step}"
+                wrong = [f"checkpoint {step}: {what}" for what in self._audit_checkpoint(step, checkpoint)]
+                if checkpoint.exists():  # else the run goes on, and has removed it meanwhile
+                    self.checkpoints.append(step)
+                    self.problems += wrong
         if not self.settings.synchronous:
             self.problems += self.in_flight.stuck(steps[-1], resumed_after(run_dir))
         self.problems += [
@@ -300,7 +303,6 @@ class Auditor(Findings):
 
     def _audit_checkpoint(self, step: int, folder: Path) -> Iterator[str]:
         """Compare a checkpoint's baselines with those of the games up to it."""
-        self.checkpoints.append(step)
         saved: dict[tuple[str, int, str], float] = {}
         try:
             state = checkpoints.read_state(folder)
