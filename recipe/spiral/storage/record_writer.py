@@ -23,7 +23,7 @@ from .disk import write_whole
 BEFORE, AFTER = b',"digest":"', b'"}'
 #: A lower level packs twice as fast and a quarter worse.
 _LEVEL = 6
-_NAME = re.compile(r"(\w+)_step_(\d+)\.jsonl\.gz")
+_NAME = re.compile(r"(\w+)_step_(\d{6}|[1-9]\d{6,})\.jsonl\.gz")  # as ``file`` writes it: no step is there twice
 
 
 class RecordWriter:
