@@ -70,6 +70,8 @@ class Source:
             raise BrokenCheckpoint(
                 f"checkpoint {folder} is not whole ({ranks_saved(folder)} rank(s)): missing {', '.join(missing)}"
             )
+        if (of := read_state(folder).get("step")) != int(number):
+            raise BrokenCheckpoint(f"checkpoint {folder}: damaged: {STATE_FILE}: is of step {of}")
         home = path if config_file(path).is_file() else folder.parents[1]
         file = config_file(home)
         try:
