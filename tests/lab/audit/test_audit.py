@@ -398,16 +398,22 @@ def test_a_record_without_its_digest_is_a_problem(run_dir: Path, capsys: pytest.
     assert all("is not as it was written" in problem for problem in found["problems"])
 
 
-@pytest.mark.parametrize("tracker", [b"\xff", b"", b"4x", None])
+@pytest.mark.parametrize("tracker", [b"\xff", b"", b"4x", b"3", "a folder", None])
 def test_a_tracker_that_cannot_be_read(
-    run_dir: Path, capsys: pytest.CaptureFixture[str], tracker: bytes | None
+    run_dir: Path, capsys: pytest.CaptureFixture[str], tracker: bytes | str | None
 ) -> None:
     """Without it no checkpoint would be compared, and all would seem in order."""
     file = run_dir / "checkpoints" / TRACKER
     file.unlink()
-    file.mkdir() if tracker is None else file.write_bytes(tracker)
+    if isinstance(tracker, bytes):
+        file.write_bytes(tracker)
+    elif tracker:
+        file.mkdir()
     status, _, found = audit(run_dir, capsys)
-    assert (status, found["problems"]) == (1, [f"{file}: cannot be read, so the latest checkpoint is not known"])
+    assert (status, found["problems"]) == (
+        1,
+        [f"{file}: names no checkpoint that is there, so the latest is not known"],
+    )
     assert found["checkpoints"] == [2, 4]
 
 
