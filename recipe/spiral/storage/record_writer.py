@@ -49,8 +49,8 @@ class RecordWriter:
         return file
 
     def cut_back(self, step: int) -> list[Path]:
-        """Remove what was written after ``step``; returns what was removed."""
-        later = [self.path / name for _, number, name in self._files() if number > step]
+        """Remove what the run wrote after ``step``, not people's games; returns what was removed."""
+        later = [self.path / name for of, number, name in self._files() if number > step and of in ("train", "val")]
         for file in later:
             file.unlink()
         return later
