@@ -381,7 +381,7 @@ def test_the_runs_latest_checkpoint(run: Path, tmp_path: Path, capsys: pytest.Ca
     assert Source.find(run, 30).step == 30
     (newer / "data.pt").unlink()
     assert main([str(run), str(tmp_path / "out")]) == 2
-    assert f"checkpoint {newer} is not whole (1 rank(s)): missing data.pt" in capsys.readouterr().err
+    assert f"checkpoint {newer} is not whole (1 rank(s)): missing or cut short: data.pt" in capsys.readouterr().err
     (run / "checkpoints" / TRACKER).unlink()
     assert Source.find(run).step == 30
 
@@ -413,7 +413,7 @@ def test_a_checkpoint_that_is_not_whole(run: Path, tmp_path: Path, capsys: pytes
         assert main([str(path), str(tmp_path / "out")]) == 2
         last = capsys.readouterr().err.splitlines()[-1]
         assert last.startswith("spiral: checkpoint ")
-        assert last.endswith(f"missing data.pt, {SHARD}, actor/huggingface/config.json")
+        assert last.endswith(f"missing or cut short: data.pt, {SHARD}, actor/huggingface/config.json")
     assert not (tmp_path / "out").exists()
 
 
@@ -518,7 +518,7 @@ def test_a_damaged_shard(run: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     shard = checkpoint(run) / SHARD
     shard.write_bytes(shard.read_bytes()[:-5000])
     assert main([str(run), str(tmp_path / "out")]) == 2
-    assert f"is not whole (1 rank(s)): missing actor/{shard.name}" in capsys.readouterr().err
+    assert f"is not whole (1 rank(s)): missing or cut short: actor/{shard.name}" in capsys.readouterr().err
 
 
 def test_a_flipped_bit(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
