@@ -85,7 +85,7 @@ class AnswerFolder:
     def cut_back(self, step: int) -> None:
         """Remove what was written after ``step``."""
         for file in self.path.glob("step_*.jsonl"):
-            if int(file.stem.removeprefix("step_")) > step:
+            if (number := file.stem.removeprefix("step_")).isdecimal() and int(number) > step:
                 file.unlink()
 
 
