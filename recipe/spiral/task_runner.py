@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from pprint import pprint
 from types import SimpleNamespace
@@ -51,10 +52,6 @@ class TaskRunner(_VerlTaskRunner):
         self._take_over(Path(config.run_dir))
         try:
             super().run(config)
-        except Exception:
-            if self.watchdog is not None:
-                self.watchdog.blame()
-            raise
         finally:
             if self.watchdog is not None:
                 self.watchdog.stop()
@@ -100,6 +97,15 @@ class TaskRunner(_VerlTaskRunner):
             on_silence=self.config.watchdog,
         )
         self.watchdog.start()
+        self.trainer.fit = partial(self._fit, self.trainer.fit)
+
+    def _fit(self, fit: Callable[[Any], None], manager: Any) -> None:
+        try:
+            fit(manager)
+        except Exception:
+            if self.watchdog is not None:
+                self.watchdog.blame()  # before verl ends its queue: else that would have died first in every failure
+            raise
 
     def _actors(self) -> Iterator[tuple[str, Any]]:
         """Every actor whose death would leave the trainer waiting, with a name for people."""
