@@ -165,6 +165,15 @@ def test_the_place_of_games_must_be_a_folder(tmp_path: Path) -> None:
         check(config(tmp_path))
 
 
+def test_past_selves_need_a_path_that_vllm_takes_for_no_pattern(tmp_path: Path) -> None:
+    alone, pool = config(tmp_path), config(tmp_path, "fsp.enabled=true")
+    for made in (alone, pool):
+        made.run_dir = str(tmp_path / "runs [a]" / "run")
+    check(alone)
+    with pytest.raises(ConfigError, match=r"^run_dir=.*/runs \[a\]/run: vLLM takes \[ in a path for a pattern"):
+        check(pool)
+
+
 def test_ray_needs_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setup = config(tmp_path)
     monkeypatch.setattr(machine_checks.resource, "getrlimit", lambda kind: (64, 1024))

@@ -28,7 +28,7 @@ from recipe.spiral.export.exporting import Different, ExportError
 from recipe.spiral.export.source import HUGGINGFACE, Source
 from recipe.spiral.export.weights import join, whole_model
 from recipe.spiral.export.writing import verify_model
-from recipe.spiral.storage.checkpoints import EXPORTED, TRACKER, BrokenCheckpoint
+from recipe.spiral.storage.checkpoints import EXPORTED, TRACKER, BrokenCheckpoint, write_state
 from tests.made_checkpoints import STEP, on_a_rank
 from tests.ranks import run_ranks
 
@@ -375,14 +375,14 @@ def test_layers_that_were_left_out_stay_left_out(one_rank: Path) -> None:
 
 def test_the_runs_latest_checkpoint(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     newer, unfinished = (run / "checkpoints" / f"global_step_{step}" for step in (20, 30))
-    shutil.copytree(checkpoint(run), newer)
-    shutil.copytree(checkpoint(run), unfinished)
+    for folder, step in ((newer, 20), (unfinished, 30)):
+        write_state(shutil.copytree(checkpoint(run), folder), {"step": step})
     (run / "checkpoints" / TRACKER).write_text("20")
     assert Source.find(run).step == 20  # a save that ended names itself in the tracker
     assert Source.find(run, 30).step == 30
     (newer / "data.pt").unlink()
     assert main([str(run), str(tmp_path / "out")]) == 2
-    assert f"checkpoint {newer} is not whole (1 rank(s)): missing data.pt" in capsys.readouterr().err
+    assert f"checkpoint {newer} is not whole (1 rank(s)): missing or cut short: data.pt" in capsys.readouterr().err
     (run / "checkpoints" / TRACKER).unlink()
     assert Source.find(run).step == 30
 
@@ -414,8 +414,14 @@ def test_a_checkpoint_that_is_not_whole(run: Path, tmp_path: Path, capsys: pytes
         assert main([str(path), str(tmp_path / "out")]) == 2
         last = capsys.readouterr().err.splitlines()[-1]
         assert last.startswith("spiral: checkpoint ")
-        assert last.endswith(f"missing data.pt, {SHARD}, actor/huggingface/config.json")
+        assert last.endswith(f"missing or cut short: data.pt, {SHARD}, actor/huggingface/config.json")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_checkpoint_under_another_steps_name(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint(run).rename(other := checkpoint(run).with_name("global_step_70"))
+    assert main([str(other), str(tmp_path / "out")]) == 2
+    assert f"{other}: damaged: spiral.json: is of step {STEP}" in capsys.readouterr().err
 
 
 def test_no_checkpoint(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -521,7 +527,7 @@ def test_a_damaged_shard(run: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     shard = checkpoint(run) / SHARD
     shard.write_bytes(shard.read_bytes()[:-5000])
     assert main([str(run), str(tmp_path / "out")]) == 2
-    assert f"is not whole (1 rank(s)): missing actor/{shard.name}" in capsys.readouterr().err
+    assert f"is not whole (1 rank(s)): missing or cut short: actor/{shard.name}" in capsys.readouterr().err
 
 
 def test_a_flipped_bit(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

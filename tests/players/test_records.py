@@ -150,11 +150,13 @@ def test_cutting_back_removes_later_steps_of_both_splits_only(tmp_path: Path) ->
         folder.write("train", step, [record(step)])
     for step in (0, 10, 20):
         folder.write("val", step, [record(step)])
+    folder.write("human", 11, [record(0)])  # numbered as they were played: python -m recipe.spiral.play --save RUN_DIR
     (tmp_path / "notes.txt").write_text("mine")
     removed = folder.cut_back(10)
     assert sorted(file.name for file in removed) == ["train_step_000011.jsonl.gz", "val_step_000020.jsonl.gz"]
     assert folder.steps("train") == [1, 2, 9, 10]
     assert folder.steps("val") == [0, 10]
+    assert folder.steps("human") == [11]
     assert (tmp_path / "notes.txt").exists()
     assert folder.cut_back(10) == []
 

@@ -51,6 +51,14 @@ def test_any_gzip_reads_a_step(tmp_path: Path) -> None:
     subprocess.run(["gzip", "-t", str(file)], check=True)
 
 
+def test_no_step_is_there_twice(tmp_path: Path) -> None:
+    folder = RecordFolder(tmp_path)
+    for step in (4, 1_000_004):
+        folder.file("train", step).touch()
+        folder.file("train", step).with_name(f"train_step_000{step:06d}.jsonl.gz").touch()  # a copy, by hand
+    assert folder.steps("train") == [4, 1_000_004]
+
+
 def test_a_step_that_another_gzip_packed_belongs_to_the_run(tmp_path: Path) -> None:
     folder = RecordFolder(tmp_path)
     for step in range(1, 6):

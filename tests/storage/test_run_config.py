@@ -17,9 +17,10 @@ def test_a_setting_is_as_json_has_it() -> None:
 
 
 def test_what_is_no_mapping_is_no_config(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("[1, 2]")
-    with pytest.raises(ValueError, match=r"config\.yaml: is not a config"):
-        load_config(tmp_path / "config.yaml")
+    for content in ("[1, 2]", "[]", "", "# a comment", "{}"):
+        (tmp_path / "config.yaml").write_text(content)
+        with pytest.raises(ValueError, match=r"config\.yaml: is not a config"):
+            load_config(tmp_path / "config.yaml")
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

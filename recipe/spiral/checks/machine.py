@@ -28,6 +28,10 @@ def check_folders(config: DictConfig, here: bool = True) -> None:
     for setting, inside in (("run_dir", ""), ("run_dir", "games"), ("trainer.default_local_dir", "")):
         folder = OmegaConf.select(config, setting)
         require(not (why := unwritable(Path(folder, inside), here)), f"{setting}={folder}: {why}; give another folder")
+    require(
+        not config.fsp.enabled or "[" not in str(Path(config.run_dir).absolute()),
+        f"run_dir={config.run_dir}: vLLM takes [ in a path for a pattern, and finds no past selves; give another",
+    )
 
 
 def _open_files(config: DictConfig) -> None:

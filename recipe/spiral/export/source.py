@@ -68,8 +68,11 @@ class Source:
             raise ExportError(f"{folder}: must be a checkpoint's folder, global_step_{'<n>' if step is None else step}")
         if missing := _missing(folder):
             raise BrokenCheckpoint(
-                f"checkpoint {folder} is not whole ({ranks_saved(folder)} rank(s)): missing {', '.join(missing)}"
+                f"checkpoint {folder} is not whole ({ranks_saved(folder)} rank(s)): missing or cut short: "
+                f"{', '.join(missing)}"
             )
+        if (of := read_state(folder).get("step")) != int(number):
+            raise BrokenCheckpoint(f"checkpoint {folder}: damaged: {STATE_FILE}: is of step {of}")
         home = path if config_file(path).is_file() else folder.parents[1]
         file = config_file(home)
         try:

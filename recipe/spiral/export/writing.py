@@ -126,8 +126,8 @@ def card(source: Source, what: str, is_adapter: bool) -> str:
     base = source.hub_id() or (Path(str(path)).name if path else embedded and f"the embedded model `{embedded}`")
     facts = {
         "run": f"{Path(str(project)).name}/{name}" if project else name,
-        "step": state.get("step", source.step),
-        "seed": state.get("seed", source.setting("seed")),
+        "step": source.step,
+        "seed": state.get("settings", state).get("seed", source.setting("seed")),
         "games": ", ".join(source.games()),
         "trained from": base,
         "prompt template": source.setting("prompt.template"),

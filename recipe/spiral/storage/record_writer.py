@@ -23,7 +23,7 @@ from .disk import write_whole
 BEFORE, AFTER = b',"digest":"', b'"}'
 #: A lower level packs twice as fast and a quarter worse.
 _LEVEL = 6
-_NAME = re.compile(r"(\w+)_step_(\d+)\.jsonl\.gz")
+_NAME = re.compile(r"(\w+)_step_(\d{6}|[1-9]\d{6,})\.jsonl\.gz")  # as ``file`` writes it: no step is there twice
 
 
 class RecordWriter:
@@ -49,8 +49,8 @@ class RecordWriter:
         return file
 
     def cut_back(self, step: int) -> list[Path]:
-        """Remove what was written after ``step``; returns what was removed."""
-        later = [self.path / name for _, number, name in self._files() if number > step]
+        """Remove what the run wrote after ``step``, not people's games; returns what was removed."""
+        later = [self.path / name for of, number, name in self._files() if number > step and of in ("train", "val")]
         for file in later:
             file.unlink()
         return later
@@ -85,7 +85,7 @@ class AnswerFolder:
     def cut_back(self, step: int) -> None:
         """Remove what was written after ``step``."""
         for file in self.path.glob("step_*.jsonl"):
-            if int(file.stem.removeprefix("step_")) > step:
+            if (number := file.stem.removeprefix("step_")).isdecimal() and int(number) > step:
                 file.unlink()
 
 

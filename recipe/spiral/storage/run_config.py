@@ -15,14 +15,14 @@ from omegaconf.errors import OmegaConfBaseException
 
 def load_config(file: Path) -> DictConfig:
     """The config, without what would be resolved. Raises OSError: there is none that can be read; ValueError: it is
-    damaged, or is no mapping."""
+    damaged, empty, or no mapping."""
     content = file.read_bytes()
     try:
         config = OmegaConf.load(io.BytesIO(content))
     except Exception as error:  # damaged YAML raises errors of PyYAML's, OmegaConf's and Python's own
         raise ValueError(f"{file}: is damaged: {' '.join(str(error).split())[:200]}") from error
-    if not isinstance(config, DictConfig):
-        raise ValueError(f"{file}: is not a config")
+    if not config or not isinstance(config, DictConfig):
+        raise ValueError(f"{file}: is not a config, or an empty one")
     return OmegaConf.create(unresolved(OmegaConf.to_container(config)))
 
 

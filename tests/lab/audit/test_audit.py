@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -397,16 +398,22 @@ def test_a_record_without_its_digest_is_a_problem(run_dir: Path, capsys: pytest.
     assert all("is not as it was written" in problem for problem in found["problems"])
 
 
-@pytest.mark.parametrize("tracker", [b"\xff", b"", b"4x", None])
+@pytest.mark.parametrize("tracker", [b"\xff", b"", b"4x", b"3", "a folder", None])
 def test_a_tracker_that_cannot_be_read(
-    run_dir: Path, capsys: pytest.CaptureFixture[str], tracker: bytes | None
+    run_dir: Path, capsys: pytest.CaptureFixture[str], tracker: bytes | str | None
 ) -> None:
     """Without it no checkpoint would be compared, and all would seem in order."""
     file = run_dir / "checkpoints" / TRACKER
     file.unlink()
-    file.mkdir() if tracker is None else file.write_bytes(tracker)
+    if isinstance(tracker, bytes):
+        file.write_bytes(tracker)
+    elif tracker:
+        file.mkdir()
     status, _, found = audit(run_dir, capsys)
-    assert (status, found["problems"]) == (1, [f"{file}: cannot be read, so the latest checkpoint is not known"])
+    assert (status, found["problems"]) == (
+        1,
+        [f"{file}: names no checkpoint that is there, so the latest is not known"],
+    )
     assert found["checkpoints"] == [2, 4]
 
 
@@ -455,6 +462,14 @@ def test_a_file_that_is_cut_short_is_named(run_dir: Path, capsys: pytest.Capture
     assert any(
         re.search(r"^train_step_000002\.jsonl\.gz:\d+: .* is cut short", problem) for problem in found["problems"]
     )
+
+
+def test_a_file_that_leads_nowhere_is_named(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = RecordFolder(run_dir / "games").file("train", 2)
+    file.unlink()
+    file.symlink_to("nowhere")
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1 and found["problems"][0].startswith(f"{file.name}:1: ") and found["steps"] == [1, 2, 3, 4]
 
 
 def test_processes_find_what_one_finds(
@@ -708,3 +723,17 @@ def test_checkpoints_of_another_history_are_passed_over(tmp_path: Path, capsys: 
     run_dir = make_run(tmp_path / "run")
     write_state(run_dir / "checkpoints" / "global_step_40", {"step": 40, "seed": SEED, "baselines": {"values": []}})
     assert audit(run_dir, capsys)[0] == 0
+
+
+def test_a_checkpoint_that_a_run_in_progress_removes_meanwhile_is_no_problem(
+    run_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = step_games.Games._audit
+
+    def slow(*arguments: Any) -> Any:
+        shutil.rmtree(run_dir / "checkpoints" / "global_step_2", ignore_errors=True)
+        return look(*arguments)
+
+    monkeypatch.setattr(step_games.Games, "_audit", slow)
+    status, _, found = audit(run_dir, capsys)
+    assert (status, found["problems"], found["checkpoints"]) == (0, [], [4])

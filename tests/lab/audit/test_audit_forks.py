@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.storage.checkpoints import TRACKER
 from recipe.spiral.storage.record_folder import RecordFolder
 from tests.lab.audit import test_audit, test_audit_in_flight
 from tests.lab.audit.test_audit import GAMES, STEPS, audit
@@ -61,7 +60,7 @@ def test_a_forks_own_games_must_be_there(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_a_fork_that_has_saved_nothing_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_dir = forked(tmp_path, test_audit.make_run)
-    (run_dir / "checkpoints" / TRACKER).unlink()
+    shutil.rmtree(run_dir / "checkpoints")
     assert audit(run_dir, capsys)[2]["problems"] == ["step 1, 2: no file of games"]
     file = run_dir / "config.yaml"
     told = {"resume_mode": "resume_path", "resume_from_path": f"/first/checkpoints/global_step_{FORK}"}

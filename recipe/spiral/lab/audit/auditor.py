@@ -75,10 +75,10 @@ class Auditor(Findings):
             raise NothingToAudit(f"{folder.path}: no train_step_*.jsonl.gz, so there are no games to audit")
         # A run that went back to an earlier step leaves later checkpoints behind, which do not belong to it.
         self.folder = folder_of(run_dir)
-        latest = checkpoints.latest(self.folder)
+        latest, there = checkpoints.latest(self.folder), checkpoints.steps(self.folder)
         tracker = self.folder / checkpoints.TRACKER
-        if latest is None and tracker.exists():
-            self.problems.append(f"{tracker}: cannot be read, so the latest checkpoint is not known")
+        if latest not in there and (there or tracker.exists()):
+            self.problems.append(f"{tracker}: names no checkpoint that is there, so the latest is not known")
             latest = steps[-1]
         self.fork = self.settings.began_at
         if latest is not None:
@@ -87,14 +87,17 @@ class Auditor(Findings):
         due = range(self.fork + every - self.fork % every, steps[-1], every) if every else range(0)
         if missing := sorted(set(due) - set(steps)):
             self.problems.append(f"step {first_few(missing)}: no file of games")
-        saved = [step for step in checkpoints.steps(self.folder) if step <= (latest or 0)]
+        saved = [step for step in there if step <= (latest or 0)]
         looked_at = look_at_all([folder.file("train", step) for step in steps], self.settings)
         progress = tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None)
         for step, audited in zip(progress, looked_at, strict=True):
             self._audit_step(step, audited)
             if step in saved:
-                wrong = self._audit_checkpoint(step, self.folder / f"global_step_{step}")
-                self.problems += [f"checkpoint {step}: {what}" for what in wrong]
+                checkpoint = self.folder / f"global_step_{step}"
+                wrong = [f"checkpoint {step}: {what}" for what in self._audit_checkpoint(step, checkpoint)]
+                if checkpoint.exists():  # else the run goes on, and has removed it meanwhile
+                    self.checkpoints.append(step)
+                    self.problems += wrong
         if not self.settings.synchronous:
             self.problems += self.in_flight.stuck(steps[-1], resumed_after(run_dir))
         self.problems += [
@@ -300,7 +303,6 @@ class Auditor(Findings):
 
     def _audit_checkpoint(self, step: int, folder: Path) -> Iterator[str]:
         """Compare a checkpoint's baselines with those of the games up to it."""
-        self.checkpoints.append(step)
         saved: dict[tuple[str, int, str], float] = {}
         try:
             state = checkpoints.read_state(folder)

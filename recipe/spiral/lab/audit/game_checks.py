@@ -206,7 +206,7 @@ class Games(Findings):
 def look_at_all(files: Sequence[Path], settings: Settings) -> Iterator[Games]:
     """Each step's games, looked at one by one, in the order of the files. Few steps at a time are held in memory."""
     processes = len(os.sched_getaffinity(0))
-    if processes == 1 or sum(file.stat().st_size for file in files) < _SMALL:
+    if processes == 1 or sum(file.stat().st_size for file in files if file.exists()) < _SMALL:
         for file in files:
             yield Games(file, settings)
         return

@@ -100,5 +100,7 @@ def test_what_came_after_a_checkpoint_goes(tmp_path: Path) -> None:
     graded = judged(ASKED, REPLIES)[0]
     for step in (0, 50, 100):
         folder.write(step, graded)
+    (folder.path / "step_000060 (copy).jsonl").touch()
     folder.cut_back(50)
-    assert sorted(file.name for file in folder.path.iterdir()) == ["step_000000.jsonl", "step_000050.jsonl"]
+    left = ["step_000000.jsonl", "step_000050.jsonl", "step_000060 (copy).jsonl"]
+    assert sorted(file.name for file in folder.path.iterdir()) == left
