@@ -9,6 +9,7 @@ usage: run_scripts/paper/evaluate.sh [--dry-run] [RUN_DIR [OVERRIDE ...]]
 Asks the base model zero-shot and after two examples (the paper's base figures are few-shot), and, if RUN_DIR has checkpoints,
 its last one. Called before and after the training with the same RUN_DIR (outputs/spiral/paper), it only asks what is missing:
 the results are in RUN_DIR-benchmarks. benchmarks.path=FOLDER takes the questions from a folder instead of the hub.
++engine.vllm.data_parallel_size=8 asks on eight GPUs; otherwise it is one.
 BASE names another base model, and PAPER_MODEL the paper's model to compare with. --dry-run prints the config.
 HELP
 }
