@@ -79,11 +79,6 @@ def _result(result: Result) -> Row:
     return row
 
 
-def limits(name: str, interval: tuple[float, float] | None) -> Row:
-    low, high = interval or (None, None)
-    return {f"{name}_low": low, f"{name}_high": high}
-
-
 def benchmark_sheet(scores: Mapping[str, Sequence[Score]]) -> list[Row]:
     """A row for each policy and benchmark."""
     return [

@@ -64,9 +64,9 @@ class ApiPlayer:
         messages = self.settings.chat_template().messages(position.observation)
         # 31 bits: not every endpoint reads longer numbers.
         seed = position.key.seed("api player", position.player, position.turn) >> 32
-        if self._loop is not (loop := asyncio.get_running_loop()):  # connections cannot change theirs
-            self._loop, self._client = loop, Client(self.settings, self.count)
-        client = self._client
+        if self._loop not in (None, loop := asyncio.get_running_loop()):  # connections cannot change theirs
+            self._client = Client(self.settings, self.count)
+        self._loop, client = loop, self._client
         async with client.places:
             try:
                 response = await client.ask(messages, seed, self.check)
