@@ -34,8 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.options import new_folder
 from benchmarks.synthetic_run import make_run
 from recipe.spiral.opponents.matchmaking import Matchmaker
-from recipe.spiral.opponents.members import snapshot_name
-from recipe.spiral.opponents.pool import Pool
+from recipe.spiral.opponents.pool import Pool, snapshot_name
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.processes.arguments import Arguments, new_file, within
 from recipe.spiral.storage.checkpoints import read_state

@@ -98,7 +98,6 @@ def worker(engine: KnownAnswers, tokenizer: Any, model: str, longest: int = 32) 
 
     from recipe.spiral.rollouts.dataset import GameDataset
     from recipe.spiral.rollouts.schedule import AGENT
-    from recipe.spiral.runtime import outbox
     from recipe.spiral.runtime.rollout_worker import RolloutWorker
 
     made: Any = object.__new__(RolloutWorker)
@@ -120,7 +119,6 @@ def worker(engine: KnownAnswers, tokenizer: Any, model: str, longest: int = 32) 
     made.llm_client, made.tokenizer, made.processor, made._loops = engine, tokenizer, None, {}
     made.hf_model_type, made.tools, made.dataset_cls = None, [], GameDataset
     made.reward_loop_worker_handles, made.distillation_enabled = None, False
-    outbox.take_over()
     agent_loop._agent_loop_registry[AGENT] = {"_target_": "recipe.spiral.rollout.GameAgentLoop"}
     return made
 
@@ -136,7 +134,7 @@ def play_all(made: Any, rows: list[dict[str, Any]]) -> dict[str, int]:
             *(made._run_prompt(row, {"temperature": 1.0, "logprobs": True}, trajectory=trajectory) for row in prompts)
         )
 
-    with mock.patch("recipe.spiral.runtime.outbox.tq", queue):
+    with mock.patch("recipe.spiral.rollouts.channel.tq", queue):
         asyncio.run(run())
     return dict(queue.counts)
 

@@ -15,7 +15,6 @@ _USERS = (
     "recipe.spiral.training.rows.tq",
     "recipe.spiral.spin.pairs.tq",
     "recipe.spiral.rollouts.channel.tq",
-    "recipe.spiral.runtime.outbox.tq",
     "verl.trainer.ppo.v1.trainer_base.tq",
     "verl.trainer.ppo.v1.replay_buffer.tq",
     "verl.trainer.ppo.v1.agent_loop_tq.tq",

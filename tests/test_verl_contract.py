@@ -204,16 +204,6 @@ def test_games_begin_with_the_workers_of_the_manager() -> None:
     )
 
 
-def test_verls_client_names_requests_as_ours_does() -> None:
-    in_order(
-        LLMServerClient._vllm_request_id,
-        'if getattr(self.config.actor_rollout_ref.rollout, "full_determinism", False):',
-        "return request_id",
-        "return uuid4().hex",
-        of_ours="DirectClient._vllm_request_id",
-    )
-
-
 def test_the_watchdog_finds_the_actors() -> None:
     in_order(PPOTrainer._setup, "self.actor_rollout_wg = ", "self.llm_server_manager", of_ours="TaskRunner._actors")
     assert 'getattr(self, "llm_server_manager", None)' in body(PPOTrainer._rollout_server_managers)
@@ -497,8 +487,8 @@ def test_padding_rows_are_tagged_and_masked() -> None:
     """They clone the first row's fields, so only tag and mask tell them from real rows."""
     sample = {"position_ids": torch.arange(4), "extra_fields": {"player": 1}, "rm_scores": torch.ones(2)}
     padded, tag = padding_utils.construct_minimal_padding_template(sample, {"status": "success", "seq_len": 4}, 2)
-    assert tag["is_padding"] is True, "rows.join, which knows no row of padding"
-    assert int(padded["response_mask"].sum()) == 0, "estimator: padding has no advantage"
+    assert tag["is_padding"] is True, "Rows.places, which know no row of padding"
+    assert int(padded["response_mask"].sum()) == 0, "rows.estimate: padding has no advantage"
     assert float(padded["rm_scores"].sum()) == 0.0
     assert padded["extra_fields"] == {"player": 1}
 
@@ -513,7 +503,7 @@ def test_the_advantage_is_left_to_the_registered_estimator() -> None:
         "adv_estimator=self.config.algorithm.adv_estimator",
         'fields = ["advantages", "returns"]',
         "tq.kv_batch_put(keys=batch.keys",
-        of_ours="estimator.compute_rae_advantage",
+        of_ours="rows.register",
     )
 
 
@@ -523,11 +513,11 @@ def test_rejected_tokens_are_masked_before_advantages_are_made() -> None:
         "compute_rollout_correction_and_add_to_batch(",
         "compute_advantage_for_multi_trajectories(",
         'fields.append("response_mask")',
-        of_ours="rows.note_advantages, to which a turn without a token is rejected",
+        of_ours="Rows.note_training, to which a turn without a token is rejected",
     )
     text = inspect.getsource(inspect.getmodule(PPOTrainer))
     for name in ("rollout_rs", "apply_bypass_mode"):
-        assert name not in text, "checks.verls, which says that with bypass_mode nothing is rejected"
+        assert name not in text, "checks, which say that with bypass_mode nothing is rejected"
 
 
 def test_the_update_tells_workers_its_batch_sizes_by_these_names() -> None:
@@ -537,7 +527,7 @@ def test_the_update_tells_workers_its_batch_sizes_by_these_names() -> None:
         '"mini_batch_size": ppo_mini_batch_size',
         "batch.extra_info.update(extra_info)",
         "self.actor_rollout_wg.update_actor(batch)",
-        of_ours="mini_batches.FixedMiniBatches, which writes its own into batch.extra_info in between",
+        of_ours="SpiralTrainer._update, which writes its own into batch.extra_info in between",
     )
     assert '"dataloader_kwargs": {"shuffle": ' in body(PPOTrainer._update_actor), "MiniBatchWorker.train_mini_batch"
 
@@ -549,7 +539,7 @@ def test_workers_split_a_batch_by_mini_batch_size_in_order() -> None:
         "mini_batch_size % self.engine.get_data_parallel_size() == 0",
         "mini_batch_size_per_gpu = mini_batch_size // self.engine.get_data_parallel_size()",
         "mini_batch_size=mini_batch_size_per_gpu",
-        of_ours="FixedMiniBatches, and mini_batches.layout, which puts a rank's mini-batches one after another",
+        of_ours="MiniBatchWorker, and step.layout, which puts a rank's mini-batches one after another",
     )
 
 
@@ -582,18 +572,18 @@ def test_a_mini_batch_can_be_looked_at_before_it_is_trained() -> None:
 def test_a_worker_can_tell_padding_from_turns() -> None:
     sample = {"position_ids": torch.arange(4), "num_turns": 5}
     padded, _ = padding_utils.construct_minimal_padding_template(sample, {"status": "success"}, 2)
-    assert padded["num_turns"] == 0, "workers.mini_batches.turns_in"
+    assert padded["num_turns"] == 0, "mini_batch_worker.turns_in"
     made = turns_to_rows(record(0, turns=[turn(0, 0), turn(1, 0)]), 0)
-    assert {row.num_turns for row in made} == {2}, "workers.mini_batches.turns_in"
+    assert {row.num_turns for row in made} == {2}, "mini_batch_worker.turns_in"
 
 
 def test_parts_of_a_mini_batch_are_added_up_after_ranks_are_averaged() -> None:
     ranks = [Metric(AggregationType.SUM), Metric(AggregationType.SUM)]
     for metric, values in zip(ranks, ([1.0, 2.0], [3.0, 6.0]), strict=True):
         metric.extend(values)
-    assert Metric.aggregate_dp(ranks) == 2.0 + 4.0, "workers.mini_batches.TokenMeans"
+    assert Metric.aggregate_dp(ranks) == 2.0 + 4.0, "mini_batch_worker.TokenMeans"
     text = body(losses.ppo_loss)
-    assert "Metric.from_dict(pg_metrics, aggregation=AggregationType.MEAN)" in text, "workers.mini_batches.TokenMeans"
+    assert "Metric.from_dict(pg_metrics, aggregation=AggregationType.MEAN)" in text, "mini_batch_worker.TokenMeans"
 
 
 def test_rows_of_a_pair_are_in_one_micro_batch() -> None:
@@ -802,7 +792,7 @@ def test_games_are_launched_where_ours_hold_on() -> None:
         'self.config.data.get("gen_batch_size", None) or train_batch_size',
         "num_prompts % gen_batch_size != 0",
         'tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)',
-        of_ours="data.gen_batch_size in checks/settle.py, and launched.Launches, which reads the step there",
+        of_ours="data.gen_batch_size in checks/settle.py, and launched.Launched, which reads the step there",
     )
     assert "batch_size=gen_batch_size" in body(PPOTrainer._init_dataloader)
 
@@ -825,7 +815,7 @@ def test_a_sample_takes_its_games_off_the_queue_and_leaves_their_rows() -> None:
 def test_the_replay_buffer_minds_no_other_partition() -> None:
     """It lists all partitions, the games' among them; entries without is_prompt must be passed over."""
     text = body(ReplayBuffer._sync_metadata_from_transfer_queue)
-    assert 'if tag.get("is_prompt", False):' in text, "game_channel"
+    assert 'if tag.get("is_prompt", False):' in text, "channel"
 
 
 def test_a_batch_without_rows_is_an_error() -> None:
@@ -836,7 +826,7 @@ def test_a_failed_game_still_ends_its_batch() -> None:
     in_order(
         ReplayBuffer._sampleable_terminal_keys,
         "self.finished_keys[partition_id] | self.failure_keys[partition_id]",
-        of_ours="game_channel: failures are found by games, because verl samples failed groups too",
+        of_ours="channel: failures are found by games, because verl samples failed groups too",
     )
 
 

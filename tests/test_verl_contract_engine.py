@@ -31,8 +31,7 @@ from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.engine.output_processor import OutputProcessor, RequestState
 
 from recipe.spiral.processes.engine_failure import DIED, LAST_WORDS
-from recipe.spiral.runtime.direct_client import DirectClient
-from recipe.spiral.runtime.no_router import NoRouter
+from recipe.spiral.runtime.direct_client import DirectClient, NoRouter
 from recipe.spiral.workers.engine.adapters import FIRST_ID
 from recipe.spiral.workers.engine.slot_server import SlotReplica, SlotServer
 from recipe.spiral.workers.engine.slots import FIRST_RANK
@@ -90,7 +89,7 @@ def test_the_router_is_the_one_that_our_file_names() -> None:
             "if not self._enable_hybrid_replicas:",
             "return",
             "global_load_balancer",
-            of_ours="NoRouter, where there is no balancer to ask; checks refuse hybrid_rollout",
+            of_ours="NoRouter, where there is no balancer to ask; checks refuse enable_switch",
         )
 
 
@@ -136,7 +135,7 @@ def test_an_engine_takes_tokens_without_rendering() -> None:
 
 def test_a_replica_asks_its_workers_where_they_are_and_no_more() -> None:
     text = body(vLLMReplica.launch_servers)
-    assert text.count("worker.__ray_call__.remote(") == 1, "OpponentReplica.launch_on, slots.DeviceHolder"
+    assert text.count("worker.__ray_call__.remote(") == 1, "SlotReplica.launch_on, slots.DeviceHolder"
     assert "ray.get_runtime_context().get_accelerator_ids()[get_resource_name()][0]" in text, "slots.DeviceHolder"
     in_order(
         vLLMReplica.launch_servers,
@@ -144,7 +143,7 @@ def test_a_replica_asks_its_workers_where_they_are_and_no_more() -> None:
         "self.server_class.options(",
         "rollout_mode=self.rollout_mode",
         "self.servers.append(server)",
-        of_ours="OpponentReplica",
+        of_ours="SlotReplica",
     )
     server = inspect.getsource(vLLMHttpServer)
     assert server.count("self.workers") == 3, "the server uses its workers for more than their number now: own_devices"
@@ -154,7 +153,7 @@ def test_a_replica_asks_its_workers_where_they_are_and_no_more() -> None:
         "self.rollout_mode = RolloutMode.HYBRID",
         "self.workers = worker_group.workers[",
         "await self.launch_servers()",
-        of_ours="OpponentReplica.launch_on, which does the same with workers of its choice",
+        of_ours="SlotReplica.launch_on, which does the same with workers of its choice",
     )
 
 
@@ -374,8 +373,7 @@ def test_the_client_hands_what_it_does_not_know_to_the_server() -> None:
 
 
 def test_the_rest_of_the_client_is_verls() -> None:
-    ours = {"generate_as", "_ask", "_ask_opponent", "_request", "_slots", "_servers", "whole"}
-    ours |= {"servers", "stay", "_determined"}
+    ours = {"generate_as", "_ask", "_ask_opponent", "_request", "_slots", "_servers", "whole", "servers", "stay"}
     assert not ours & {*dir(FullyAsyncLLMServerClient), *vars(FullyAsyncLLMServerClient({"a": 1}, None))}
     client = DirectClient({"a": 1})
     assert client.config == {"a": 1} and client._acquire_server.__func__ is LLMServerClient._acquire_server

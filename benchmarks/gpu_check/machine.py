@@ -42,7 +42,7 @@ _GPU_WORKER = "recipe.spiral.workers.platforms.gpu_vllm"
 _OPTIONAL = {
     "triton": "Model Runner V2 and compiled kernels",
     "flash_attn": "a critic, and attention in training",
-    "flashinfer": "faster sampling in vLLM",
+    "flashinfer": "kernels of vLLM's, besides sampling",
 }
 
 

@@ -41,7 +41,8 @@ def _stage(
     return Stage(name, about, f"{__package__}.{function}", leasts, limits, needed, checks, **more)
 
 
-#: ``least`` is from runs on a GPU: a training takes 150 s and more until its first step, of ``train`` twice.
+#: ``least`` is from runs on a GPU, but for ``two_cards``: a training takes 150 s and more until its first step, of
+#: ``train`` twice.
 STAGES = (
     _stage("machine", "card, driver, compiler, memory, disk", "machine:machine", 5, 60, 60, 0, vital=True),
     _stage(

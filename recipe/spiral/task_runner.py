@@ -53,7 +53,7 @@ class TaskRunner(_VerlTaskRunner):
         from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
         from .trainer import trainer_class
-        from .training.mini_batches import shorten_padding
+        from .training.step import shorten_padding
         from .workers import engine  # noqa: F401  (registers it)
 
         mode = config.trainer.v1.trainer_mode

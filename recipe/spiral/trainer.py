@@ -29,11 +29,10 @@ from .training.filters import Filters
 from .training.in_flight import InFlight, Mixin
 from .training.launched import Launch, Launched, launch
 from .training.metrics import training_metrics, validation_metrics
-from .training.mini_batches import deal, policy_ranks, rows_at_once
 from .training.rows import GRPO, RAE, RowFacts, Rows, baselines_of, keep, register
 from .training.run_state import RunState
 from .training.speed import speed_metrics
-from .training.step import Step, account
+from .training.step import Step, account, deal, policy_ranks, rows_at_once
 from .training.trackers import forget_later
 from .training.turn_batches import NO_ROWS, TurnBuffer
 from .workers.engine import opponent_engines

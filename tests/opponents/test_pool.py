@@ -15,8 +15,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.spiral.opponents.members import ELO_K, START_RATING, WIN_RATE_DECAY, Member, given_name, snapshot_name
-from recipe.spiral.opponents.pool import LATELY, RECENT, Keep, Pool, Sample
+from recipe.spiral.opponents.pool import (
+    ELO_K,
+    LATELY,
+    RECENT,
+    START_RATING,
+    WIN_RATE_DECAY,
+    Keep,
+    Member,
+    Pool,
+    Sample,
+    given_name,
+    snapshot_name,
+)
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 

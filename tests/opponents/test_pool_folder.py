@@ -17,8 +17,8 @@ import pytest
 
 from recipe.spiral.lab.opponents.elsewhere import form_of, materialise, members_of
 from recipe.spiral.opponents import pool_folder
-from recipe.spiral.opponents.members import snapshot_name
 from recipe.spiral.opponents.model_files import local, missing_files
+from recipe.spiral.opponents.pool import snapshot_name
 from recipe.spiral.opponents.pool_folder import PoolFolder
 from recipe.spiral.storage import disk, saving
 from recipe.spiral.storage.cache import is_intact

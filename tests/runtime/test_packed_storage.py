@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from typing import Any
 
@@ -13,13 +12,11 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 from tensordict import NonTensorStack, TensorDict
 from transfer_queue import interface
-from transfer_queue.metadata import BatchMeta, extract_field_schema
-from transfer_queue.storage.managers.base import StorageManager, StorageManagerFactory
+from transfer_queue.storage.managers.base import StorageManagerFactory
 from transfer_queue.storage.managers.simple_storage_manager import AsyncSimpleStorageManager
 from transfer_queue.utils.serial_utils import decode, encode
-from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from recipe.spiral.runtime.packed_storage import LARGE, NAME, Columns, PackedStorageManager, close_like_its_own, columns
+from recipe.spiral.runtime.packed_storage import LARGE, NAME, PackedStorageManager, close_like_its_own
 
 TYPES = [torch.int64, torch.int32, torch.uint8, torch.bool, torch.float32, torch.float64, torch.bfloat16]
 
@@ -149,68 +146,3 @@ def test_transfer_queue_calls_what_is_overridden() -> None:
     assert "self._select_by_positions(data[f]," in put
     assert "self._pack_field_values(v)" in get
     assert StorageManagerFactory._registry[NAME] is PackedStorageManager
-
-
-def turns() -> list[dict[str, Any]]:
-    """Rows as a rollout worker hands them over."""
-    return [
-        {"ids": torch.arange(n + 2), "scores": torch.ones(n), "turns": 2, "uid": f"u{n}", "extra": {"step": n}}
-        for n in (3, 1, 4)
-    ]
-
-
-@pytest.fixture
-def manager(monkeypatch: pytest.MonkeyPatch) -> PackedStorageManager:
-    """Without the processes of a storage; the client of this process has it."""
-    made = object.__new__(PackedStorageManager)
-    made.storage_manager_id, made.storage_unit_infos = "m", {"unit": None}
-    monkeypatch.setattr(interface, "_TQ_CLIENT", type("Client", (), {"storage_manager": made}))
-    return made
-
-
-def test_rows_are_put_as_columns_where_they_are_packed(manager: PackedStorageManager) -> None:
-    made, theirs = columns(turns()), list_of_dict_to_tensordict(turns())
-    assert isinstance(made, Columns) and made.batch_size == tuple(theirs.batch_size)
-    order = [0, 1, 2]
-    for name in made:
-        ours, its = (travels(PackedStorageManager, field, order, order) for field in (made[name], theirs[name]))
-        assert_same(ours, its)
-
-
-def test_elsewhere_they_are_what_verl_makes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interface, "_TQ_CLIENT", None)
-    made, theirs = columns(turns()), list_of_dict_to_tensordict(turns())
-    for name in theirs.keys():  # noqa: SIM118
-        assert_same(made[name], theirs[name])
-
-
-def test_the_controller_hears_of_columns_what_it_would_of_tensors(
-    manager: PackedStorageManager, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It takes no nested tensors, as the trainer writes them, for a field that it believes to be of something else."""
-    heard: list[Any] = []
-
-    async def notify(self: Any, partition: str, indexes: list[int], schema: Any) -> None:
-        heard.append((partition, indexes, schema))
-
-    async def send(self: Any, *request: Any, **options: Any) -> None:
-        await asyncio.sleep(0)
-
-    monkeypatch.setattr(StorageManager, "notify_data_update", notify)
-    monkeypatch.setattr(AsyncSimpleStorageManager, "_request_with_retry", send)
-    meta = BatchMeta(global_indexes=[4, 5, 6], partition_ids=["train"] * 3)
-
-    async def put_both() -> None:
-        """At one moment: none takes the other's for its own."""
-        await asyncio.gather(
-            manager.put_data(columns(turns()), meta),
-            manager.put_data(columns([{"other": torch.ones(2)}] * 3), meta),
-            manager.put_data(list_of_dict_to_tensordict(turns()), meta),
-        )
-
-    asyncio.run(put_both())
-    (_, _, ours), (_, _, other), (_, _, theirs) = heard
-    assert ours == theirs and [indexes for _, indexes, _ in heard] == [[4, 5, 6]] * 3
-    assert list(other) == ["other"] and other["other"]["per_sample_shapes"] == [(2,)] * 3
-    again = extract_field_schema(columns(turns()))  # TransferQueue's client, which nobody asks for the result
-    assert set(again) == set(theirs)

@@ -12,9 +12,8 @@ from msgspec import msgpack
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1 import agent_loop_tq
 
-from recipe.spiral.rollouts import channel
 from recipe.spiral.rollouts.dataset import GameDataset
-from recipe.spiral.runtime import outbox, rollout_worker
+from recipe.spiral.runtime import rollout_worker
 from recipe.spiral.runtime.rollout_worker import RolloutWorker
 from tests.fake_queue import FakeQueue
 from tests.test_rollout import Engine, Tokenizer, register_loops, self_play, session
@@ -57,11 +56,8 @@ def play(
         await asyncio.gather(*(worker._run_prompt(row, {"logprobs": True}, trajectory=trajectory) for row in prompts))
 
     with pytest.MonkeyPatch.context() as patch:
-        for user in ("runtime.outbox", "rollouts.channel"):
-            patch.setattr(f"recipe.spiral.{user}.tq", queue)
+        patch.setattr("recipe.spiral.rollouts.channel.tq", queue)
         patch.setattr("verl.trainer.ppo.v1.agent_loop_tq.tq", queue)
-        if worker_class is RolloutWorker:
-            patch.setattr(channel, "send", outbox.put)  # as its constructor has it
         asyncio.run(run())
     return queue.partitions
 

@@ -16,9 +16,8 @@ from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.spin.dpo import DpoSettings
 from recipe.spiral.spin.pairs import PairObjective, Pairs, find_pairs
 from recipe.spiral.training.filters import UNPAIRED, Filters
-from recipe.spiral.training.mini_batches import deal
 from recipe.spiral.training.rows import estimate
-from recipe.spiral.training.step import Step, account
+from recipe.spiral.training.step import Step, account, deal
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
 from tests.made_rows import launches_of, rows_of

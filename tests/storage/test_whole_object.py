@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from recipe.spiral.opponents.members import Member
+from recipe.spiral.opponents.pool import Member
 from recipe.spiral.opponents.pool_folder import PoolFolder
 from recipe.spiral.storage.checkpoints import (
     REFERENCE,

@@ -13,8 +13,8 @@ from verl.trainer.ppo.core_algos import agg_loss
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 
-from recipe.spiral.training.mini_batches import layout
 from recipe.spiral.training.rows import RAE, RowFacts, register
+from recipe.spiral.training.step import layout
 
 #: Two turns of player 0 (won, b = 0.25), one of player 1 (lost, b = -0.5), one row of padding.
 OUTCOMES, BASELINES, REMAINING = [1.0, 1.0, -1.0, 0.0], [0.25, 0.25, -0.5, 0.0], [1, 0, 0, 0]

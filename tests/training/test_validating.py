@@ -20,11 +20,10 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from recipe.spiral import rollout
 from recipe.spiral.lab.run_summary import summary
 from recipe.spiral.players.player import PlayerFailure
-from recipe.spiral.rollouts.channel import GameFailed, GameLost
+from recipe.spiral.rollouts import channel
+from recipe.spiral.rollouts.channel import Entry, GameFailed, GameLost
 from recipe.spiral.rollouts.dataset import GameDataset
 from recipe.spiral.rollouts.end_tokens import end_tokens
-from recipe.spiral.runtime import outbox
-from recipe.spiral.runtime.outbox import Entry
 from recipe.spiral.runtime.rollout_worker import RolloutWorker
 from recipe.spiral.storage.checkpoints import name_latest
 from recipe.spiral.storage.metrics_file import MetricsFile
@@ -57,7 +56,7 @@ class Workers(RolloutWorker):
         if prompt["data_source"] != self.lose:
             await super()._run_prompt(prompt, *args, **kwargs)
         else:
-            await outbox.put([Entry("val", prompt["uid"], {"status": "finished"})])
+            await channel.send([Entry("val", prompt["uid"], {"status": "finished"})])
 
 
 @pytest.fixture

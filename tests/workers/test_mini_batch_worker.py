@@ -26,7 +26,7 @@ from verl.utils.metric.utils import AggregationType, Metric, reduce_metrics
 
 from recipe.spiral import extensions, main_spiral
 from recipe.spiral.checks.settle import settle
-from recipe.spiral.training.mini_batches import layout, rows_at_once
+from recipe.spiral.training.step import layout, rows_at_once
 from recipe.spiral.workers.mini_batch_worker import (
     MINI_BATCHES,
     TRAINED_TOKENS,

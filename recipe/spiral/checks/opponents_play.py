@@ -14,8 +14,8 @@ from ..opponents.engine_settings import has_adapter, memory_share, number_of_slo
 from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponents
 from ..opponents.kinds import entry_of, kinds, make_player
 from ..opponents.league import League, given
-from ..opponents.members import snapshot_step
 from ..opponents.model_files import CONFIGS, check_unchanged, is_hub_id, local, whole_path
+from ..opponents.pool import snapshot_step
 from ..players.seats import BASE
 from ..processes.runtime import engine_ranks
 from ..rollouts.schedule import parse_games, validated_games

@@ -25,9 +25,8 @@ from ..storage.manifest import changed_member
 from .engine_settings import Engine, has_adapter
 from .fixed_opponents import MODEL, parse_opponents
 from .matchmaking import Matchmaker
-from .members import given_name, snapshot_name
 from .model_files import is_hub_id, local, missing_files, put
-from .pool import Pool
+from .pool import Pool, given_name, snapshot_name
 from .pool_folder import PoolFolder
 
 

@@ -3,15 +3,21 @@
 Every game that was launched puts exactly one entry here, under its key, whether it left rows or not: the record of the
 game that counts with those that were discarded on the way, or the error that ended it. So does every answer to a
 benchmark's question. What was spent on opponents goes beside, as the trainer counts it before it takes the games.
+
+A call takes four messages to TransferQueue's processes, whether it brings one entry or a thousand. So all that is ready
+at one moment goes in one call, and what comes up while it is under way waits for the next (``send``).
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import msgspec
 import transfer_queue as tq
@@ -43,13 +49,53 @@ class Entry:
     fields: Mapping[str, Any] | None = None
 
 
-async def send(entries: Iterable[Entry]) -> None:
-    """Put entries into TransferQueue, one after the other. ``runtime.outbox`` can take its place."""
+class _Outbox:
+    """Entries on their way, of one event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Entry] = []
+        self._next: asyncio.Task[None] | None = None
+        self._under_way: asyncio.Task[None] | None = None
+
+    async def send(self, entries: Iterable[Entry]) -> None:
+        self._waiting.extend(entries)
+        if self._next is None:
+            self._next = asyncio.create_task(self._send_next(self._under_way))
+        await asyncio.shield(self._next)
+
+    async def _send_next(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None and not before.done():
+            await asyncio.wait([before])
+        await asyncio.sleep(0)  # let all who are ready now send theirs as well
+        self._under_way, self._next = self._next, None
+        together, self._waiting = self._waiting, []
+        await _put(together)
+
+
+async def _put(entries: Iterable[Entry]) -> None:
+    """One call for all entries of a partition that have the same fields."""
     from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+    alike: dict[tuple[str, tuple[str, ...] | None], list[Entry]] = defaultdict(list)
     for entry in entries:
-        fields = None if entry.fields is None else list_of_dict_to_tensordict([dict(entry.fields)])
-        await tq.async_kv_batch_put([entry.key], entry.partition, fields=fields, tags=[dict(entry.tag)])
+        alike[entry.partition, tuple(entry.fields) if entry.fields is not None else None].append(entry)
+    for (partition, _), group in alike.items():
+        rows = [dict(entry.fields) for entry in group if entry.fields is not None]
+        await tq.async_kv_batch_put(
+            keys=[entry.key for entry in group],
+            partition_id=partition,
+            fields=list_of_dict_to_tensordict(rows) if rows else None,
+            tags=[dict(entry.tag) for entry in group],
+        )
+
+
+_outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Outbox] = WeakKeyDictionary()
+
+
+async def send(entries: Iterable[Entry]) -> None:
+    """Hand over entries, and return when TransferQueue has all of them. What it says against one of them is raised for
+    all that go together."""
+    await _outboxes.setdefault(asyncio.get_running_loop(), _Outbox()).send(entries)
 
 
 class Report(msgspec.Struct, omit_defaults=True):

@@ -9,13 +9,11 @@ worker that is in a server's process makes no calls.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
-from uuid import uuid4
 from zlib import crc32
 
+import ray
 from omegaconf import DictConfig
 from verl.utils.rollout_trace import rollout_trace_op
 from verl.workers.rollout.replica import TokenOutput
@@ -27,8 +25,6 @@ from ..workers.engine.resuming_client import ResumingClient
 Request = Mapping[str, Any]
 #: Answers that ended together: the request's number in its call, and what became of it.
 Ended = list[tuple[int, TokenOutput | BaseException]]
-#: Requests have the name of their process and a number.
-_PROCESS, _requests = uuid4().hex, itertools.count()
 
 
 class DirectClient(GameClient):
@@ -83,14 +79,6 @@ class DirectClient(GameClient):
     async def ask_slot(self, slot: int, request_id: str, **asked: Any) -> TokenOutput:
         # if not whole, a slot that goes to sleep breaks its answers off
         return await self._slots[slot].generate(self._request(request_id, **asked))
-
-    def _vllm_request_id(self, request_id: str) -> str:
-        """verl looks into the config and draws a random number each time, which takes longer than a move in a game."""
-        return request_id if self._determined else f"{_PROCESS}-{next(_requests)}"
-
-    @cached_property
-    def _determined(self) -> bool:
-        return bool(getattr(self.config.actor_rollout_ref.rollout, "full_determinism", False))
 
     def _request(self, request_id: str, **asked: Any) -> dict[str, Any]:
         return {"request_id": self._vllm_request_id(request_id), "whole": self.whole, **asked}
@@ -198,3 +186,14 @@ async def answer_many(
         while not ended.empty():
             together.append(ended.get_nowait())
         yield [(numbers.pop(task), task.exception() or task.result()) for task in together]
+
+
+class _Router:
+    """Never made."""
+
+
+#: In the place of verl's load balancer, which verl starts in any case, as an actor: Ray would give its process the
+#: servers' classes, and with them import verl and vLLM, for nobody. verl makes an actor of every class, but takes one
+#: that Ray has made an actor class of as it is.
+NoRouter: Any = ray.remote(_Router)
+NoRouter.remote = lambda servers, settings: None  # verl's call, by which an actor would start

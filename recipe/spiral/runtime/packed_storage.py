@@ -2,20 +2,18 @@
 
 ``SimpleStorage`` makes a frame of ZeroMQ's of each row of each field, and sending these takes longer than the trainer's
 own work on the rows. Here a short tensor is its type, its shape and its numbers in one piece of bytes, and all pieces
-travel in one frame; so is a mapping of plain values, which TransferQueue would look through. The processes that store
-rows never look into a piece. Every process that opens the queue must have imported this module.
+travel in one frame. The processes that store rows never look into a piece. Every process that opens the queue must have
+imported this module.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import torch
-from msgspec import MsgspecError, msgpack
 from tensordict import NonTensorData, NonTensorStack
 from tensordict.base import NO_DEFAULT
 from transfer_queue import interface
@@ -23,14 +21,13 @@ from transfer_queue.storage.bootstrap.provider import StorageBootstrapProvider
 from transfer_queue.storage.bootstrap.simple_storage_bootstrap import initialize_simple_storage
 from transfer_queue.storage.managers.base import StorageManagerFactory
 from transfer_queue.storage.managers.simple_storage_manager import AsyncSimpleStorageManager
-from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 #: The value of ``transfer_queue.backend.storage_backend``.
 NAME = "PackedStorage"
 #: Bytes of a tensor from which on it travels as TransferQueue has it, which does not copy.
 LARGE = 16384
-#: What a piece begins with, as no other bytes in a row do: of a tensor, of a mapping.
-_MARK, _MAPPING = b"\xa7row", b"\xa7map"
+#: What a piece begins with, as no other bytes in a row do.
+_MARK = b"\xa7row"
 _TYPES = (
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
     *(torch.float32, torch.float64, torch.bfloat16, torch.float16),
@@ -39,12 +36,7 @@ _CODES = {dtype: code for code, dtype in enumerate(_TYPES)}
 
 
 def _pack(row: Any) -> Any:
-    """A row of a field; a tensor that is short, and a mapping, as a piece of bytes."""
-    if isinstance(row, dict):
-        try:
-            return _MAPPING + msgpack.encode(row)
-        except (TypeError, ValueError, OverflowError, RecursionError, MsgspecError):  # something else is in it
-            return row
+    """A row of a field; a tensor that is short as a piece of bytes."""
     plain = isinstance(row, torch.Tensor) and row.dtype in _CODES and not row.is_nested and row.layout == torch.strided
     return _head(row.dtype, row.shape) + _numbers(row) if plain and row.nbytes < LARGE else row
 
@@ -86,8 +78,6 @@ def _unpack_jagged(rows: Sequence[bytes], dtype: torch.dtype) -> torch.Tensor:
 
 
 def _unpack_one(row: bytes) -> Any:
-    if row.startswith(_MAPPING):
-        return msgpack.decode(row[len(_MAPPING) :])
     if not row.startswith(_MARK):
         return row
     code, dims = row[len(_MARK)], row[len(_MARK) + 1]
@@ -116,52 +106,9 @@ class PlainRows(NonTensorStack):
         return self if changes == (None, None, NO_DEFAULT) else super()._apply_nest(fn, *others, **options)
 
 
-class Columns(dict[str, list[Any]]):
-    """Rows by their fields, where TransferQueue expects a TensorDict, which takes longer to make and to take apart than
-    the rows to send."""
-
-    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        super().__init__({name: [row[name] for row in rows] for name in rows[0]})
-        self.batch_size = (len(rows),)
-
-    def schema(self, name: str, of_list: dict[str, Any]) -> dict[str, Any]:
-        """What TransferQueue notes of a field of tensors; of another, as of any list."""
-        rows = self[name]
-        if not all(isinstance(row, torch.Tensor) for row in rows):
-            return of_list
-        shapes = [tuple(row.shape) for row in rows]
-        tensors = {"dtype": rows[0].dtype, "shape": rows[0].shape, "is_nested": True, "is_non_tensor": False}
-        return {**of_list, **tensors, "per_sample_shapes": shapes}
-
-
-#: The columns that are being put.
-_columns: ContextVar[Columns | None] = ContextVar("columns", default=None)
-
-
-def columns(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Rows with the same fields in the form in which TransferQueue takes them fastest."""
-    packed = isinstance(getattr(interface._TQ_CLIENT, "storage_manager", None), PackedStorageManager)
-    return Columns(rows) if packed else list_of_dict_to_tensordict([dict(row) for row in rows])
-
-
 @StorageManagerFactory.register(NAME)
 class PackedStorageManager(AsyncSimpleStorageManager):
     """TransferQueue's client of its storage; rows are packed before they leave, and unpacked when they have come."""
-
-    async def put_data(self, data: Any, *args: Any, **kwargs: Any) -> None:
-        token = _columns.set(data if isinstance(data, Columns) else None)
-        try:
-            await super().put_data(data, *args, **kwargs)
-        finally:
-            _columns.reset(token)
-
-    async def notify_data_update(
-        self, partition_id: str, global_indexes: list[int], field_schema: dict[str, dict[str, Any]], *args: Any
-    ) -> None:
-        """The end of ``put_data``, which took columns for lists of anything."""
-        if (put := _columns.get()) is not None:
-            field_schema = {name: put.schema(name, of_list) for name, of_list in field_schema.items()}
-        await super().notify_data_update(partition_id, global_indexes, field_schema, *args)
 
     @staticmethod
     def _select_by_positions(field_data: Any, positions: list[int]) -> Any:

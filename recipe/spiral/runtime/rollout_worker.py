@@ -1,7 +1,7 @@
 """verl's rollout worker, which plays games in many agent loops at once; what they leave travels together.
 
 verl's own puts the status of a row, each of its sessions and its end into TransferQueue by themselves, with all columns
-of the dataset for each turn. Here they go through the outbox, with the columns that are read.
+of the dataset for each turn. Here they go as the games' records do (``channel.send``), with the columns that are read.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from verl.utils.tensordict_utils import index_select_tensor_dict
 
 from ..processes.garbage import collect_less
 from ..rollout import GameManager, PolicyLoop
+from ..rollouts import channel
 from ..rollouts.channel import Entry
-from . import outbox
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,6 @@ class RolloutWorker(_VerlWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._loops: dict[str, PolicyLoop] = {}
-        outbox.take_over()
         collect_less()
 
     async def games_under_way(self) -> int:
@@ -110,7 +109,7 @@ class RolloutWorker(_VerlWorker):
         turns = output if isinstance(output, list) else [output]
         name = f"{kwargs['uid']}_{kwargs['session_id']}"
         columns = {column: kwargs[column] for column in COLUMNS if column in kwargs}
-        await outbox.put(
+        await channel.send(
             self._entry(_partition(validate), f"{name}_{index}", turn, columns, kwargs["global_steps"])
             for index, turn in enumerate(turns)
         )
@@ -180,7 +179,7 @@ async def _put_status(partition: str, uid: str, status: str) -> None:
     for seconds in (0.0, *RETRY_AFTER):
         await asyncio.sleep(seconds)
         try:
-            return await outbox.put([Entry(partition, uid, {"status": status})])
+            return await channel.send([Entry(partition, uid, {"status": status})])
         except Exception as error:
             refused = error
     logger.error("TransferQueue did not take the status %r of row %s", status, uid, exc_info=refused)

@@ -50,7 +50,9 @@ class RunState:
         self.config = config
         self.in_flight: list[GameKey] = []
         self._launched = launched
-        self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)
+        self.baselines = RoleBaselines(
+            rae.decay, rae.initial, rae["update"], enabled=rae.baseline, by_opponent=rae.by_opponent
+        )
         self.game_length = GameLength()
         asked = (extension.watcher(config) for extension in loaded())
         self.watchers = [watcher for watcher in asked if watcher is not None]

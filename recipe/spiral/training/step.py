@@ -1,13 +1,25 @@
-"""What is known of one update: its games, and which of their turns each row of verl's batch is.
+"""What one update trains, and in which order: its games and their turns (``account``), and its mini-batches (``deal``).
 
-``account`` makes it once, of what was played and what was launched. It asks nobody and changes nothing but the records,
-which it tells why a turn or a game is left out.
+``account`` is called once, with what was played and what was launched. It asks nobody and changes nothing but the
+records, which it tells why a turn or a game is left out.
+
+verl orders all of a padded batch by length, so that padding gathers in some mini-batches. ``deal`` cuts the turns, in
+the order of their games' keys, into M runs whose sizes differ by one at most. verl's balancing then shares out each run
+among the ranks, so that what they compute together takes them equally long, and padding fills up what is missing.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from verl.trainer.ppo import padding_utils
+from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, log_seqlen_unbalance
 
 from ..extensions import Chosen, Objective
 from ..players.records import GameRecord
@@ -15,8 +27,11 @@ from ..rae import Baselines
 from ..rollouts.channel import Played
 from .filters import Filters
 from .launched import Launch
-from .rows import Rows
+from .rows import PADDING, Rows
 from .turn_batches import without_surplus
+
+#: Tokens of a row of padding.
+PADDING_LENGTH = 8
 
 
 @dataclass(frozen=True)
@@ -82,3 +97,94 @@ def account(
     chosen = None if objective is None else objective.choose(rows)
     trained = [key for key, turn in zip(rows.keys, rows.turns, strict=True) if turn.left_out is None]
     return Step(number, games, rows, baselines, trained or rows.keys[:1], chosen)
+
+
+def shorten_padding() -> None:
+    """Let verl make short rows of padding, in this process. Its own have 128 tokens, which may be more than a turn."""
+    padding_utils.SYNTHETIC_PADDING_SEQ_LEN = PADDING_LENGTH
+
+
+def rows_at_once(config: Any) -> int:
+    """The number of rows, or of units of rows, that divides those that a rank has of each mini-batch: 1 where rows are
+    packed by their tokens. ``config`` is ``actor_rollout_ref``."""
+    sizes = []
+    if not config.actor.use_dynamic_bsz:
+        sizes += [config.actor.ppo_micro_batch_size_per_gpu, config.rollout.log_prob_micro_batch_size_per_gpu]
+    if not config.ref.log_prob_use_dynamic_bsz:
+        sizes.append(config.ref.log_prob_micro_batch_size_per_gpu)
+    return math.lcm(*(int(size) for size in sizes if size))
+
+
+def policy_ranks(workers: Any) -> int:
+    """How many ranks get a part of a batch each: verl's data-parallel ranks of the policy. Its worker group remembers
+    what they answered."""
+    known, mesh = workers._dispatch_info, "actor"
+    if mesh not in known:
+        known[mesh] = workers._query_dispatch_info(mesh)
+    return max(known[mesh]) + 1
+
+
+def deal(
+    places: np.ndarray,
+    lengths: Sequence[int],
+    mini_batches: int,
+    ranks: int,
+    units: Sequence[Sequence[int]] | None = None,
+) -> tuple[list[int], dict[str, float]]:
+    """The order in which the ranks get the rows of a padded batch, and each rank its mini-batches.
+
+    verl gives the ranks equal parts of the batch, in order.
+
+    Args:
+        places: of each row among the step's turns, or ``PADDING``. [rows: a multiple of ``mini_batches`` times
+            ``ranks``]
+        lengths: tokens of each row. [rows]
+        mini_batches: optimizer steps in an epoch.
+        units: rows that stay side by side, as places, all units of one size and in their order; None: each turn by
+            itself.
+
+    Returns:
+        Numbers of rows; and verl's metrics of how equally tokens are shared out.
+    """
+    in_order = places.argsort(kind="stable")
+    real, padding = in_order[places[in_order] != PADDING].tolist(), np.flatnonzero(places == PADDING).tolist()
+    together = 1
+    if units:
+        row = {int(places[i]): i for i in real}
+        real, together = [row[place] for unit in units for place in unit], len(units[0])
+    ordered = [*real, *padding]
+    sizes = [lengths[i] for i in ordered]
+    work = [sum(sizes[first : first + together]) for first in range(0, len(real), together)]
+    shares = layout(work, len(ordered) // together, mini_batches, ranks)
+    shares = [[unit * together + i for unit in share for i in range(together)] for share in shares]
+    metrics: dict[str, float] = log_seqlen_unbalance(sizes, shares, "global_seqlen")
+    return [ordered[i] for share in shares for i in share], metrics
+
+
+def layout(lengths: Sequence[int], rows: int, mini_batches: int, ranks: int) -> list[list[int]]:
+    """The rows of each rank, one mini-batch after the other.
+
+    The numbers of turns in two mini-batches differ by one at most. So do those of two ranks within a mini-batch and
+    in the whole batch, unless rows go through the model in fixed numbers, which may take more padding.
+
+    Args:
+        lengths: tokens of the turns, in their order. [turns]
+        rows: turns and padding; the indices from ``len(lengths)`` on are padding.
+    """
+    turns, size = len(lengths), rows // mini_batches
+    padding = iter(range(turns, rows))
+    work = calculate_workload(torch.tensor(lengths, dtype=torch.int64)).tolist() + [0] * (rows - turns)
+    shares: list[list[int]] = [[] for _ in range(ranks)]
+    spare = [0] * ranks  # rows of padding so far
+    for number in range(mini_batches):
+        run = list(range(turns * number // mini_batches, turns * (number + 1) // mini_batches))
+        run += islice(padding, size - len(run))
+        # Parts of equal size: rows of no work are the smallest, and verl shares out the smallest rows one to a part.
+        parts = [[*range(size)]]
+        if ranks > 1:
+            parts = get_seqlen_balanced_partitions([work[i] for i in run], ranks, equal_size=True)
+        cells = sorted(([run[i] for i in part] for part in parts), key=lambda cell: -sum(i >= turns for i in cell))
+        for rank, cell in zip(sorted(range(ranks), key=spare.__getitem__), cells, strict=True):
+            shares[rank] += cell
+            spare[rank] += sum(i >= turns for i in cell)
+    return shares

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from recipe.spiral.lab.planning.estimate import _pool
-from recipe.spiral.opponents.members import snapshot_name
-from recipe.spiral.opponents.pool import Pool
+from recipe.spiral.opponents.pool import Pool, snapshot_name
 
 
 @given(

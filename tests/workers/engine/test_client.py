@@ -12,7 +12,6 @@ import pytest
 from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.runtime import direct_client
 from recipe.spiral.runtime.direct_client import DirectClient, DirectResumingClient
 from recipe.spiral.workers.engine import game_client
 from recipe.spiral.workers.engine.game_client import GameClient, WrongWeights
@@ -135,14 +134,6 @@ def test_in_a_servers_process_nobody_else_is_asked_for_the_policys_responses(res
         ("slot 1", None),
     ]
     assert [request["whole"] for _, request in servers.asked] == [not resuming] * 3
-
-
-def test_each_request_has_a_name_of_its_own() -> None:
-    first, other = Servers(direct=True).client, Servers(direct=True).client
-    ids = [client._vllm_request_id("turn-7") for client in (first, other, first)]
-    assert len({*ids}) == 3 and all(direct_client._PROCESS in number for number in ids)
-    determined = DirectClient(OmegaConf.create({"actor_rollout_ref": {"rollout": {"full_determinism": True}}}))
-    assert determined._vllm_request_id("turn-7") == "turn-7", "verl's own, for the same answers in each run"
 
 
 @pytest.mark.parametrize("slot", [0, None])

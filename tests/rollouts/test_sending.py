@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from recipe.spiral.runtime import outbox
-from recipe.spiral.runtime.outbox import Entry
+from recipe.spiral.rollouts import channel
+from recipe.spiral.rollouts.channel import Entry
 from tests.fake_queue import FakeQueue
 
 
@@ -39,7 +39,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
 
 
 async def put_each(entries: Sequence[Entry]) -> list[Any]:
-    return await asyncio.gather(*(outbox.put([entry]) for entry in entries), return_exceptions=True)
+    return await asyncio.gather(*(channel.send([entry]) for entry in entries), return_exceptions=True)
 
 
 def row(number: int) -> Entry:
@@ -66,8 +66,8 @@ def test_partitions_and_entries_without_fields_have_calls_of_their_own(queue: Qu
 
 def test_a_tag_may_change_and_the_fields_stay(queue: Queue) -> None:
     async def run() -> None:
-        await outbox.put([row(0)])
-        await outbox.put([Entry("train", "row0", {"status": "finished"})])
+        await channel.send([row(0)])
+        await channel.send([Entry("train", "row0", {"status": "finished"})])
 
     asyncio.run(run())
     assert queue.kv_list("train")["train"]["row0"] == {"status": "finished"}
@@ -76,10 +76,10 @@ def test_a_tag_may_change_and_the_fields_stay(queue: Queue) -> None:
 
 def test_it_returns_when_the_queue_has_it(queue: Queue) -> None:
     async def run() -> None:
-        first = asyncio.create_task(outbox.put([row(0)]))
+        first = asyncio.create_task(channel.send([row(0)]))
         for _ in range(3):
             await asyncio.sleep(0)
-        second = asyncio.create_task(outbox.put([row(1)]))
+        second = asyncio.create_task(channel.send([row(1)]))
         await first
         assert "row0" in queue.kv_list("train")["train"] and not second.done()
         await second

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from verl.trainer.ppo import padding_utils
 
-from recipe.spiral.training.mini_batches import PADDING_LENGTH, deal, layout, rows_at_once, shorten_padding
 from recipe.spiral.training.rows import PADDING
+from recipe.spiral.training.step import PADDING_LENGTH, deal, layout, rows_at_once, shorten_padding
 
 
 def cells(shares: list[list[int]], turns: int, mini_batches: int) -> list[list[list[int]]]:
