@@ -26,6 +26,7 @@ from ..processes.garbage import collect_less
 from ..rollout import GameManager, PolicyLoop
 from ..rollouts import channel
 from ..rollouts.channel import Entry
+from . import packed_storage  # noqa: F401  (registers it)
 
 logger = logging.getLogger(__name__)
 
