@@ -22,7 +22,7 @@ from types import SimpleNamespace
 
 from recipe.spiral.opponents.engine_settings import number_of_slots
 from recipe.spiral.processes.arguments import Arguments, within
-from recipe.spiral.workers.engine.slots import deal
+from recipe.spiral.workers.engine.slots import assign
 
 OPTIONS = {
     "cards": (8, "number of cards"),
@@ -79,7 +79,7 @@ def main() -> int:
 def play(options: argparse.Namespace, games: int, members: int, slots: int, seed: int) -> float:
     """Seconds until the last game of a step is over."""
     draw = random.Random(seed)
-    dealt = deal([None] * slots, [f"member {i}" for i in range(members)])
+    dealt = assign([None] * slots, [f"member {i}" for i in range(members)])
     seated = Counter[int]()
     engines: list[tuple[str, str]] = []  # of each game, one for each player
     for game in range(games):

@@ -19,7 +19,7 @@ from recipe.spiral.players.seats import BASE
 from recipe.spiral.workers.engine import opponent_engines, slots
 from recipe.spiral.workers.engine.host_memory import HostMemory, free_memory
 from recipe.spiral.workers.engine.opponent_engines import AdapterEngine
-from recipe.spiral.workers.engine.slots import SlotEngine, deal, model_config, rollout_config, shared_devices
+from recipe.spiral.workers.engine.slots import SlotEngine, assign, model_config, rollout_config, shared_devices
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +143,7 @@ def test_whoever_plays_on_stays_and_nobody_has_two_more_than_another(seed: int) 
     names: list[str | None] = [None] * slots
     for _ in range(20):
         models = draw.sample("abcdefgh", draw.randint(1, min(slots, 8)))
-        dealt = deal(names, models)
+        dealt = assign(names, models)
         counts = Counter(dealt)
         assert set(counts) == set(models) and max(counts.values()) - min(counts.values()) <= 1
         held = Counter(names)
@@ -378,7 +378,7 @@ def test_every_server_of_the_policy_has_every_adapter() -> None:
 def test_models_in_play_keep_their_slots(
     names: list[str | None], models: list[str], in_play: list[str], most: int, dealt: list[str]
 ) -> None:
-    assert slots.deal_beside(names, models, in_play, most) == dealt
+    assert slots.assign_beside(names, models, in_play, most) == dealt
 
 
 def test_slots_of_nobody_and_of_models_that_are_not_asked_for_count_as_nothing() -> None:

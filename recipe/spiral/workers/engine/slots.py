@@ -84,7 +84,7 @@ class SlotEngine:
             mode, groups = RolloutMode.HYBRID, shared_devices(list(workers), len(replicas), ranks)
         else:
             mode, groups = RolloutMode.STANDALONE, own_devices(len(replicas), ranks)
-        asyncio.run(launch(replicas, groups, mode))
+        asyncio.run(start_engines(replicas, groups, mode))
         return cls(replicas, models, settings)
 
     @property
@@ -102,10 +102,10 @@ class SlotEngine:
         """
         self._on_all("awake")
         if in_play is None:
-            wanted = deal(self.names, list(models))
+            wanted = assign(self.names, list(models))
         else:
             before = [self._places.get(slot, name) for slot, name in enumerate(self.names)]
-            wanted = deal_beside(before, list(models), in_play, self._most)
+            wanted = assign_beside(before, list(models), in_play, self._most)
         missing = [slot for slot, name in enumerate(wanted) if name in models and self.names[slot] != name]
         new = {slot: (wanted[slot], models[wanted[slot]]) for slot in missing}
         self.loads, self.kept = len(new), sum(name in models for name in wanted) - len(new)
@@ -170,7 +170,7 @@ class SlotEngine:
         return list(ray.get([getattr(handle, method).remote(*given) for handle, given in calls], timeout=LIMIT))
 
 
-def deal(names: Sequence[str | None], models: Sequence[str]) -> list[str]:
+def assign(names: Sequence[str | None], models: Sequence[str]) -> list[str]:
     """Who gets which slot: all models as many slots, within one, and where one is already, it stays if it can.
 
     Slots on different devices follow each other, and so do a model's, so that it is on as many devices as can be.
@@ -193,7 +193,7 @@ def deal(names: Sequence[str | None], models: Sequence[str]) -> list[str]:
     return [name or next(rest) for name in dealt]
 
 
-def deal_beside(names: Sequence[str | None], models: Sequence[str], in_play: Collection[str], most: int) -> list[str]:
+def assign_beside(names: Sequence[str | None], models: Sequence[str], in_play: Collection[str], most: int) -> list[str]:
     """Who gets which slot while games go on: models in play keep theirs; of the rest, each other model gets ``most``.
 
     A slot that is left over keeps what it has; "": nobody.
@@ -221,7 +221,7 @@ def have_room(memory: Sequence[HostMemory]) -> bool:
     return all(needed[node] <= free[node] / 2 for node in needed)
 
 
-async def launch(replicas: Sequence[Any], groups: Sequence[list[Any]], mode: RolloutMode) -> None:
+async def start_engines(replicas: Sequence[Any], groups: Sequence[list[Any]], mode: RolloutMode) -> None:
     """Start each engine on its group of actors; those on the same devices one after another.
 
     vLLM measures at its start how much memory it needs, and takes what others take meanwhile for its own.
