@@ -79,7 +79,7 @@ def main() -> int:
 def play(options: argparse.Namespace, games: int, members: int, slots: int, seed: int) -> float:
     """Seconds until the last game of a step is over."""
     draw = random.Random(seed)
-    dealt = assign([None] * slots, [f"member {i}" for i in range(members)])
+    assigned = assign([None] * slots, [f"member {i}" for i in range(members)])
     seated = Counter[int]()
     engines: list[tuple[str, str]] = []  # of each game, one for each player
     for game in range(games):
@@ -87,7 +87,7 @@ def play(options: argparse.Namespace, games: int, members: int, slots: int, seed
         other = policy
         if draw.random() < 0.5:
             name = f"member {draw.randrange(members)}"
-            slot = min((slot for slot in range(slots) if dealt[slot] == name), key=lambda slot: seated[slot])
+            slot = min((slot for slot in range(slots) if assigned[slot] == name), key=lambda slot: seated[slot])
             seated[slot] += 1
             other = f"slot {slot}"
         engines.append((policy, other) if draw.random() < 0.5 else (other, policy))

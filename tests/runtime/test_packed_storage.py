@@ -102,6 +102,14 @@ def test_rows_of_two_kinds_in_one_field_come_back_each_as_it_was() -> None:
     assert_same(PackedStorageManager._pack_field_values(rows), torch.nested.as_nested_tensor(rows, layout=torch.jagged))
 
 
+def test_a_mapping_that_a_checkpoint_of_before_holds_packed_is_read() -> None:
+    packed = b"\xa7map" + msgpack.encode({"key": {"step": 1}})
+    assert PackedStorageManager._pack_field_values([packed, {"step": 2}]).tolist() == [
+        {"key": {"step": 1}},
+        {"step": 2},
+    ]
+
+
 def test_what_is_no_tensor_stays_as_it_is_while_tensors_are_padded() -> None:
     """tensordict would make a copy of every row."""
     names = PackedStorageManager._pack_field_values(["a", "a", None])

@@ -1,7 +1,7 @@
 """``runtime: fast | stock``: how requests and rows travel, by the room ``runtime`` or as in verl.
 
 The games are the same. With ``fast``, they are played in the processes of the engines' servers, requests and rows of
-one moment are one call, and processes start before verl asks for them. ``stock`` is verl's own path in everything.
+one moment are one call, and processes start before verl asks for them. ``stock`` is verl's own path for both.
 """
 
 from __future__ import annotations

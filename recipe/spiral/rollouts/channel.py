@@ -58,7 +58,7 @@ class _Outbox:
         self._under_way: asyncio.Task[None] | None = None
 
     async def send(self, entries: Iterable[Entry]) -> None:
-        self._waiting.extend(entries)
+        self._waiting += [*entries]  # all or, where making one fails, none
         if self._next is None:
             self._next = asyncio.create_task(self._send_next(self._under_way))
         await asyncio.shield(self._next)

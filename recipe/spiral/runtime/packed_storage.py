@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from msgspec import msgpack
 from tensordict import NonTensorData, NonTensorStack
 from tensordict.base import NO_DEFAULT
 from transfer_queue import interface
@@ -26,8 +27,8 @@ from transfer_queue.storage.managers.simple_storage_manager import AsyncSimpleSt
 NAME = "PackedStorage"
 #: Bytes of a tensor from which on it travels as TransferQueue has it, which does not copy.
 LARGE = 16384
-#: What a piece begins with, as no other bytes in a row do.
-_MARK = b"\xa7row"
+#: What a piece begins with, as no other bytes in a row do; and a packed mapping, which only checkpoints of before hold.
+_MARK, _MAPPING = b"\xa7row", b"\xa7map"
 _TYPES = (
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
     *(torch.float32, torch.float64, torch.bfloat16, torch.float16),
@@ -78,6 +79,8 @@ def _unpack_jagged(rows: Sequence[bytes], dtype: torch.dtype) -> torch.Tensor:
 
 
 def _unpack_one(row: bytes) -> Any:
+    if row.startswith(_MAPPING):
+        return msgpack.decode(row[len(_MAPPING) :])
     if not row.startswith(_MARK):
         return row
     code, dims = row[len(_MARK)], row[len(_MARK) + 1]

@@ -183,14 +183,14 @@ def assign(names: Sequence[str | None], models: Sequence[str]) -> list[str]:
     held = Counter(names)
     by_held = sorted(models, key=lambda name: -held[name])  # who has the most gets one more, if anybody does
     due = Counter({name: each + (place < more) for place, name in enumerate(by_held)})
-    dealt: list[str | None] = []
+    assigned: list[str | None] = []
     for name in names:
         stays = name if name is not None and due[name] else None
         if stays is not None:
             due[stays] -= 1
-        dealt.append(stays)
+        assigned.append(stays)
     rest = (name for name in models for _ in range(due[name]))
-    return [name or next(rest) for name in dealt]
+    return [name or next(rest) for name in assigned]
 
 
 def assign_beside(names: Sequence[str | None], models: Sequence[str], in_play: Collection[str], most: int) -> list[str]:
@@ -198,18 +198,18 @@ def assign_beside(names: Sequence[str | None], models: Sequence[str], in_play: C
 
     A slot that is left over keeps what it has; "": nobody.
     """
-    dealt = [name or "" for name in names]
-    stay = {*in_play} & {*dealt}  # after a restart, those in play are in no slot yet
+    assigned = [name or "" for name in names]
+    stay = {*in_play} & {*assigned}  # after a restart, those in play are in no slot yet
     free = [slot for slot, name in enumerate(names) if name not in stay]
     others = [name for name in models if name not in stay]
     for name in others:
-        held = [slot for slot in free if dealt[slot] == name]
-        elsewhere = [slot for slot in free if dealt[slot] not in others]
+        held = [slot for slot in free if assigned[slot] == name]
+        elsewhere = [slot for slot in free if assigned[slot] not in others]
         taken = [*held, *elsewhere][:most]
         for slot in taken:
-            dealt[slot] = name
+            assigned[slot] = name
         free = [slot for slot in free if slot not in taken]
-    return dealt
+    return assigned
 
 
 def have_room(memory: Sequence[HostMemory]) -> bool:
