@@ -228,12 +228,12 @@ def train(config: DictConfig) -> None:
         config.ray_kwargs.ray_init.setdefault("logging_level", "INFO" if config.verbose else "WARNING")
         config.trainer.default_local_dir = str(Path(config.trainer.default_local_dir).resolve())
     choose_ray(config)
-    OmegaConf.resolve(config)  # our resolvers are known in this process only
     write_agent_loops(config, run_dir)
-    os.environ[RUN_DIR] = str(run_dir)
-    _forward_environment(config)
     # Hydra's own copy is overwritten also by a start that is refused
     write_config(run_dir / CONFIG, config)
+    OmegaConf.resolve(config)  # our resolvers are known in this process only
+    os.environ[RUN_DIR] = str(run_dir)
+    _forward_environment(config)
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
     task_runner = task_runner_class(config)
     follow = Follow(run_dir)
