@@ -11,7 +11,7 @@ from ...storage.metrics_file import METRICS, read_metrics
 
 #: The most points of a curve.
 POINTS = 400
-#: The beginnings of the metrics that pages show; all others are on the page of all metrics only.
+#: The beginnings of the metrics that pages show; TensorBoard has all.
 SHOWN = (
     *("games/", "turns/", "pairs/", "val-core/", "val-aux/", "fsp/", "timing_s/", "perf/", "actor/", "opponents/"),
     *("guard/", "async/"),

@@ -23,10 +23,9 @@ from .curves import POINTS, SHOWN, Curves, since_start, thinned
 from .evaluation_games import EvaluationGames, is_evaluation
 from .evaluation_results import evaluations, folders, with_results
 from .game_index import BLOCK, INVALID, OUTCOMES, SPLITS, Games, RunGames, Step
-from .opponents_met import pool
 
 #: Of the report's data; another number makes a report anew.
-FORM = 5
+FORM = 6
 _STATE = "state.json"
 #: The report's folder in a run's, unless the user gives another.
 REPORT = "report"
@@ -49,20 +48,19 @@ def is_run(folder: Path) -> bool:
 
 
 class RunReport:
-    """A run's report, or an evaluation's, in ``folder``. A run's shows the evaluations that are found, and those in
-    ``evaluation``. ``named`` is as of ``games.make``.
+    """A run's report, or an evaluation's, in ``folder``. A run's shows the evaluations that are found. ``named`` is as of
+    ``games.make``.
 
     Raises:
         NoRun: ``run_dir`` is neither a run's folder nor an evaluation's.
         FileExistsError: in ``folder`` are data that no report has made.
     """
 
-    def __init__(self, run_dir: Path, folder: Path, evaluation: Sequence[Path] = (), named: Sequence[str] = ()) -> None:
+    def __init__(self, run_dir: Path, folder: Path, named: Sequence[str] = ()) -> None:
         evaluated = not is_run(run_dir)
         if evaluated and not is_evaluation(run_dir):
             raise NoRun(f"{run_dir}: no run is here, and no evaluation ({config_file(run_dir).name}, games/, {FILE})")
         self.run_dir, self.bundle = run_dir, Bundle(folder)
-        self._asked = evaluation
         # Not the path itself: a report may be sent to others.
         identity = "\0".join([str(run_dir.absolute()), *sorted(named)])
         self._identity = hashlib.sha256(identity.encode()).hexdigest()[:16]
@@ -80,10 +78,6 @@ class RunReport:
             for facts in steps.values():
                 found.update(facts["not_named"])
         return [f"{count} games of {game} have no boards: {NotNamed(game)}" for game, count in sorted(found.items())]
-
-    def reports(self) -> list[Path]:
-        """The folder of the pages, and those that they lead to."""
-        return [self.bundle.folder]
 
     def _known(self) -> Mapping[str, Any]:
         """What an earlier report has; another form's data, or another run's, are removed. Raises FileExistsError: the
@@ -110,7 +104,7 @@ class RunReport:
         for steps in self.games.renew():
             read += steps
             self._remember()
-        places = with_results([self.run_dir]) if self._evaluation else folders(self.run_dir, self._asked)
+        places = with_results([self.run_dir]) if self._evaluation else folders(self.run_dir)
         looked = (running, [(str(place), (place / "results.json").stat().st_mtime_ns) for place in places])
         if not (self.curves.renew() | bool(read) | (looked != self._looked)):
             return False
@@ -124,18 +118,14 @@ class RunReport:
         self.bundle.replace(self.bundle.folder / DATA / _STATE, json.dumps(known))
 
     def _write(self, running: bool, places: Sequence[Path]) -> None:
-        bundle, steps = self.bundle, self.games.steps
-        curves = self.curves.values
-        shown = {name: values for name, values in curves.items() if name.startswith(SHOWN)}
+        bundle = self.bundle
+        shown = {name: values for name, values in self.curves.values.items() if name.startswith(SHOWN)}
         evaluated = evaluations(self.run_dir, places)
-        opponents = pool(steps["train"])
         times = {"times": since_start(self.curves.times, POINTS)}
         bundle.write("curves", thinned(shown) | times)
-        bundle.write("metrics", thinned(curves) | times)
         bundle.write("games", self._catalogue())
         bundle.write("evaluation", evaluated)
-        bundle.write("pool", opponents)
-        bundle.write("run", self._facts(running, has_pool=opponents is not None or "fsp/size" in curves))
+        bundle.write("run", self._facts(running))
         # Last, and alone: pages look at it to see whether there is anything new.
         bundle.write("version", {"version": time.time_ns() // 1_000_000, "running": running})
 
@@ -158,7 +148,7 @@ class RunReport:
         names = {"policies": sorted(policies), "games": sorted(games), "opponents": sorted(opponents)}
         return {"blocks": blocks, **names, "outcomes": OUTCOMES, "invalid": INVALID}
 
-    def _facts(self, running: bool, has_pool: bool) -> dict[str, Any]:
+    def _facts(self, running: bool) -> dict[str, Any]:
         steps = self.games.steps
         count = {split: sum(facts["games"] for facts in steps[split].values()) for split in SPLITS}
         logged, trained = self.curves.times, self.curves.values.get("games/count")
@@ -168,8 +158,7 @@ class RunReport:
         total = setting(config, "trainer.total_training_steps")
         settings = {key: value for key in _SETTINGS if (value := setting(config, key)) is not None}
         return {
-            "name": str(setting(config, "trainer.experiment_name") or self.run_dir.absolute().name),
-            "folder": self.run_dir.absolute().name,
+            "name": self.run_dir.absolute().name,
             "running": running,
             "step": max([*steps["train"], *logged], default=0),
             "total": total if isinstance(total, int) else None,
@@ -180,7 +169,6 @@ class RunReport:
             "notes": self.notes(),
             "started": min(logged.values(), default=None),
             "latest": max(logged.values(), default=None),
-            "has_pool": has_pool,
             "kind": kind,
             "by_checkpoint": bool(self._evaluation and self._evaluation.follows),
             "results": [] if kind == "run" else _counted(steps["eval" if kind == "evaluation" else "human"]),
