@@ -47,7 +47,9 @@ def _parser() -> Arguments:
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the pages go; otherwise report/ in the run's")
     parser.add_argument("--watch", action="store_true", help="renew the pages until the run ends")
     parser.add_argument(
-        "--serve", action="store_true", help="show the pages at an address of this machine, renewed while the run goes on"
+        "--serve",
+        action="store_true",
+        help="show the pages at an address of this machine; they are renewed",
     )
     parser.add_argument(
         "--port", type=within(int, 0, 65_535), default=0, help="--serve: the port; otherwise a free one"
