@@ -494,7 +494,7 @@ def test_a_run_keeps_its_games(tmp_path: Path) -> None:
     for games in (
         "[Nim]",
         "[{id: KuhnPoker, weight: 2}, Nim]",
-        "[Nim, {id: KuhnPoker, weight: 2, template: octothinker}]",
+        "[Nim, {id: KuhnPoker, weight: 2, template: qwen3}]",
     ):
         for how in ([], again):
             with pytest.raises(ConfigError, match=r"^games=.*cannot go on from .*take games=\[Nim, \{id: Kuhn"):

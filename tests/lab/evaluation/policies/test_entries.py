@@ -153,22 +153,24 @@ def test_a_runs_checkpoints_may_lie_elsewhere(tmp_path: Path) -> None:
 def test_a_run_may_have_prompts_of_its_own_for_a_game(tmp_path: Path) -> None:
     run = tmp_path / "run"
     model(run / "pool" / "step_000001")
-    games = "[TicTacToe, {id: KuhnPoker, template: octothinker, weight: 2}, {id: Nim, style: dialogue}, {id: Gone, style: state}]"
+    games = (
+        "[TicTacToe, {id: KuhnPoker, template: chat, weight: 2}, {id: Nim, style: dialogue}, {id: Gone, style: state}]"
+    )
     (run / "config.yaml").write_text(f"prompt: {{template: qwen3, style: state}}\ngames: {games}\n")
 
     def prompts(entry: Any, **told: str) -> list[tuple[str, str]]:
         found = one(entry, tmp_path, prompts=Prompts(**told))
         return [found.prompt(game) for game in ("TicTacToe", "KuhnPoker", "Nim")]
 
-    assert prompts(str(run)) == [("qwen3", "state"), ("octothinker", "state"), ("qwen3", "dialogue")]
+    assert prompts(str(run)) == [("qwen3", "state"), ("chat", "state"), ("qwen3", "dialogue")]
     assert prompts(str(run), template="chat") == [("chat", "state"), ("chat", "state"), ("chat", "dialogue")]
     assert prompts({"path": str(run), "style": "state"}) == [
         ("qwen3", "state"),
-        ("octothinker", "state"),
+        ("chat", "state"),
         ("qwen3", "state"),
     ]
     assert one(str(run), tmp_path).identity["prompts"] == {
-        "KuhnPoker": {"template": "octothinker"},
+        "KuhnPoker": {"template": "chat"},
         "Nim": {"style": "dialogue"},
     }
 
