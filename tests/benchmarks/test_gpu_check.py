@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from experiments.result import current_commit
 
 from benchmarks.gpu_check import results as results_module
 from benchmarks.gpu_check import running
@@ -23,7 +24,6 @@ from benchmarks.gpu_check.cards import peaks
 from benchmarks.gpu_check.masking import Masker
 from benchmarks.gpu_check.results import Log
 from benchmarks.gpu_check.stages import STAGES
-from experiments.result import current_commit
 from recipe.spiral import __version__
 
 from .made_stages import alone, stage
