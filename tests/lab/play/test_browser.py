@@ -105,6 +105,8 @@ def by_clicks(page: Page) -> None:
         moves = page.locator("#moves li")
         number = moves.count()
         page.locator(CHOICES).first.click()
+        if page.locator(".board td.from").count():  # a piece, which then goes somewhere
+            page.locator(CHOICES).first.click()
         moves.nth(number).wait_for()  # until then the page shows the turn before
 
 
@@ -139,7 +141,7 @@ def test_a_game_is_played_to_its_end_by_clicks(
     [record] = saved(tmp_path)
     if game == "KuhnPoker":
         assert {*cards.all_inner_texts()} < {"J", "Q", "K"} and cards.count() == 2, "all is shown at the end"
-    else:
+    elif game != "Breakthrough-5":
         squares = page.locator("#table .board td").all_inner_texts()
         assert page.locator("#table .board td.new").all_inner_texts()[-1:] in (["X"], ["O"]), "the last move"
         assert squares.count("X") + squares.count("O") == len(record.turns)

@@ -19,7 +19,7 @@ function gridOf(lines) {
 function cellOf(text) {
   const owned = text.match(/^([XOWB])(\d*)$/);
   if (owned) return { text: owned[1], kind: MARK[owned[1]] };
-  return { text: text === "." ? "" : text, kind: text && text !== "." && text.length < 2 && /^[a-z0-9]$/.test(text) ? "edge" : "" };
+  return { text: text === "." ? "" : text, kind: !text || text !== "." && text.length < 2 && /^[a-z0-9]?$/.test(text) ? "edge" : "" };
 }
 
 // Which actions are chosen by which cells: "y,x" -> [[action, the cell that completes it, or null]]. A cell is named by what
