@@ -1,0 +1,76 @@
+"""Whether the processes of a run live. verl's trainer waits for rows, and would wait for ever for those of a dead one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import ray
+from ray.exceptions import ActorUnavailableError, RayError
+
+#: Seconds between two looks, and seconds in which the trainer may fail by itself after a death.
+INTERVAL, GRACE = 2.0, 10.0
+#: Where TransferQueue has its actors. The trainer ends them itself, in the end.
+QUEUE = "transfer_queue"
+
+
+class Pulse:
+    """Asks each named actor of the run again and again, in a thread of the process that started it.
+
+    Args:
+        died: called with the error of one that is dead, if the run has not ended some seconds later.
+    """
+
+    def __init__(self, died: Callable[[Exception], None], interval: float = INTERVAL, grace: float = GRACE) -> None:
+        self._died, self._interval, self._grace = died, interval, grace
+        self._asked: dict[tuple[str, str], tuple[Any, Any]] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="pulse", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> Exception | None:
+        """End it; returns the error of an actor that has died before the run ended, if there is one."""
+        self._stop.set()
+        self._thread.join(self._grace)
+        with suppress(Exception):  # Ray may be gone
+            return self.look(seconds=2.0, queue=False)
+        return None
+
+    def look(self, seconds: float = 0.0, queue: bool = True) -> Exception | None:
+        """Ask all, and wait so long for answers; returns the error of one that is dead."""
+        for entry in ray.util.list_named_actors(all_namespaces=True):
+            place = entry["namespace"], entry["name"]
+            if place not in self._asked and place[0] in (ray.get_runtime_context().namespace, QUEUE):
+                with suppress(ValueError):  # it has ended meanwhile
+                    self._asked[place] = ray.get_actor(place[1], place[0]), None
+        for place, (actor, answer) in self._asked.items():
+            if answer is None:
+                # of a server, whether its engine answers: that is a process of its own
+                self._asked[place] = actor, getattr(actor, "engine_answers", actor.__ray_ready__).remote()
+        answers = {answer: place for place, (_, answer) in self._asked.items()}
+        for answer in ray.wait([*answers], num_returns=len(answers), timeout=seconds)[0] if answers else ():
+            place = answers[answer]
+            self._asked[place] = self._asked[place][0], None
+            try:
+                ray.get(answer)
+            except ActorUnavailableError:  # which may pass
+                continue
+            except RayError as error:
+                if queue or place[0] != QUEUE:
+                    return error
+        return None
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._interval):
+            try:
+                dead: Exception | None = self.look()
+            except Exception as error:  # Ray itself
+                dead = error
+            if dead is not None:
+                if not self._stop.wait(self._grace):
+                    self._died(dead)
+                return
