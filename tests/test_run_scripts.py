@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from recipe.spiral.checks.names import Names
 from recipe.spiral.lab.evaluation.settings import Settings
 from tests.made_configs import CONFIG
 
@@ -92,7 +91,6 @@ def test_a_script_hands_its_preset_and_the_arguments_on(project: Path, script: s
     assert (project / "setup.txt").read_text() == "\n", "no environment for GPUs"
     with initialize_config_dir(str(CONFIG), version_base=None):
         config = compose("spiral_trainer", overrides=given[2:])
-    Names("spiral_trainer").refuse_unknown(config)
     assert (config.seed, config.trainer.nnodes) == (3, 2 if script in ("two_nodes", "slurm") else 1)
 
 
@@ -114,7 +112,6 @@ def test_sums_are_made_and_trained_without_a_gpu(project: Path) -> None:
     assert trained[:3] == ["-m", "recipe.spiral.main_spiral", "+experiment=spin_arithmetic"] and trained[-1] == "seed=3"
     with initialize_config_dir(str(CONFIG), version_base=None):
         config = compose("spiral_trainer", overrides=["hardware=cpu", *trained[2:]])
-    Names("spiral_trainer").refuse_unknown(config)
     assert config.data.train_files == f"{made[-1]}/train.jsonl"
     python = project / ".venv" / "bin" / "python"
     python.write_text(f"{python.read_text()}sys.exit(2 * ('dry_run=true' in sys.argv))\n")
@@ -253,7 +250,6 @@ def test_the_evaluation_asks_the_base_model_and_then_the_trained_one_in_one_fold
         assert given[:2] == ["-m", "recipe.spiral.main_eval"]
         with initialize_config_dir(str(CONFIG), version_base=None):
             config = compose("eval", overrides=given[2:])
-        Names("eval").refuse_unknown(config)
         assert config.eval_dir == "outputs/spiral/paper-benchmarks" and len(config.benchmarks.names) == 8
         names.append([policy["name"] for policy in config.policies])
         config.policies = [*config.policies][:0]

@@ -131,9 +131,7 @@ class OpponentEngine:
 @dataclass
 class DrawRetry:
     enabled: bool
-    swap: bool
     max_retries: int = within(1)
-    temperature: float | None = within(0.01, 2)
 
 
 @dataclass
@@ -194,7 +192,7 @@ class Trainer:
     experiment_name: str
     val_before_train: bool
     default_local_dir: str
-    total_training_steps: int = within(1)
+    total_training_steps: int | None = within(1)  # verl's own default is null
     save_freq: int = within(-1)
     test_freq: int = within(-1)
     max_actor_ckpt_to_keep: int | None = within(1)
@@ -245,4 +243,6 @@ def out_of_range(config: DictConfig, section: type = Spiral, place: str = "") ->
         elif value is not None and "within" in each.metadata:
             least, most = each.metadata["within"]
             if not least <= value <= most:
-                yield f"{name}={value}: must be " + (f"at least {least}" if most == math.inf else f"{least} to {most}")
+                yield f"{name}={value}: must be " + (
+                    f"at least {least}" if most == math.inf else f"from {least} to {most}"
+                )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from shutil import copytree
@@ -16,10 +15,10 @@ import pytest
 
 from benchmarks.gpu_check import programs, speed, training
 from benchmarks.gpu_check.probe import Probe, read
-from recipe.spiral.checks import check, check_model, compose
+from recipe.spiral.checks import check, check_model
 from recipe.spiral.processes.launch import clean_run
 from recipe.spiral.storage.metrics_file import Logged, MetricsFile
-from tests.made_configs import with_vllm_and_gpus
+from tests.made_configs import composed_by, with_vllm_and_gpus
 
 PROGRAMS = {"recipe.spiral.main_spiral": "spiral_trainer", "recipe.spiral.main_eval": "eval"}
 #: The stages that start programs, with the number of trainings and evaluations of each.
@@ -77,8 +76,7 @@ def test_commands_compose(stage: Any, tmp_path: Path, monkeypatch: pytest.Monkey
         assert probe.figures["fast: it was ready before it was measured"] is False
     monkeypatch.chdir(tmp_path)
     for program, arguments in composed:
-        monkeypatch.setattr(sys, "argv", [program, *arguments])
-        [(config, _)] = compose(program)
+        config = composed_by(program, arguments)
         if program == "spiral_trainer":
             check(config)
             if config.actor_rollout_ref.model.path is not None:

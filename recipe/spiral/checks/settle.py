@@ -54,7 +54,7 @@ def _mode(config: DictConfig, rollout: Any) -> None:
     sampler.max_off_policy_threshold = None if age is None else age + 1
     if apart and rollout.checkpoint_engine.backend == "naive":
         rollout.checkpoint_engine.backend = "file" if config.trainer.device == "cpu" else "nccl"
-        rollout.checkpoint_engine.custom_backend_module = f"{ENGINE}.receiving"
+    rollout.checkpoint_engine.custom_backend_module = f"{ENGINE}.receiving" if apart else None
 
 
 def _on_cpu(config: DictConfig, rollout: Any) -> None:
