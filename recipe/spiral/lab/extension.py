@@ -21,6 +21,10 @@ class Extension(extensions.Extension):
         return dry_run(config)
 
     def check(self, config: Any) -> None:
+        from ..processes.as_written import refuse_environment
+        from .opponents.budgets import API
+
+        refuse_environment(config.opponents, "opponents", API)
         if _asks_exact(config):
             from .evaluation.exploitability import live_metrics
 
