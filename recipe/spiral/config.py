@@ -75,12 +75,6 @@ class OnFullDisk(StrEnum):
     go_on = "go_on"
 
 
-class Watchdog(StrEnum):
-    warn = "warn"
-    stop = "stop"
-    off = "off"
-
-
 class Runtime(StrEnum):
     fast = "fast"
     stock = "stock"
@@ -210,8 +204,6 @@ class Spiral:
     run_dir: str
     batch_unit: BatchUnit
     runtime: Runtime
-    watchdog: Watchdog
-    verbose: bool
     rules: Rules
     prompt: Prompt
     fsp: Pool

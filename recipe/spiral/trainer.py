@@ -22,6 +22,7 @@ from . import extensions
 from .opponents.engine_settings import has_adapter
 from .processes.garbage import collect_less
 from .processes.interrupts import STOP, STOPPED
+from .processes.run_log import say_now
 from .processes.runtime import is_fast
 from .rollout import GameManager
 from .rollouts import channel
@@ -273,6 +274,7 @@ class SpiralTrainer(Mixin):
     # -- the reference policy and checkpoints --------------------------------------------------------------------------
 
     def _init_resource_pool_mgr(self) -> None:
+        say_now("the policy's workers start")
         super()._init_resource_pool_mgr()
         if is_fast():
             from .runtime.workers import FastPolicyWorker, FastTrainedWorker
@@ -293,6 +295,7 @@ class SpiralTrainer(Mixin):
 
     def _save_checkpoint(self) -> None:
         """verl's, into a folder beside the checkpoints; it becomes a checkpoint when it is whole, and on the disk."""
+        say_now("a checkpoint is saved")
         step, critic = self.global_steps, bool(self.use_critic)
         self.state.league.budgets.fetch()  # a report that both the queue and the state hold would be counted twice
         callback: Any = self.checkpoint_callback

@@ -251,12 +251,6 @@ def test_sleeping_is_nothing_on_a_cpu(engines: Engines, members: Mapping[str, Pa
     assert engines.answers("a", 0) == of_folder(members["a"], engines.prompts)
 
 
-def test_the_watchdog_is_told_the_servers(engines: Engines) -> None:
-    named = dict(engines.opponents.actors())
-    assert list(named) == ["opponents' vLLM server 0.0", "opponents' vLLM server 1.0"]
-    assert ray.get([actor.__ray_ready__.remote() for actor in named.values()], timeout=60)
-
-
 # -- LoRA --------------------------------------------------------------------------------------------------------------
 
 

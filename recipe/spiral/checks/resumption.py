@@ -9,7 +9,6 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ..processes.masking import without_secrets
 from ..processes.runtime import FAST, STOCK
 from ..processes.terminal import note
 from ..storage.checkpoints import (
@@ -115,7 +114,7 @@ def finished(config: DictConfig) -> list[str]:
         before, now = config_of(run_dir) or OmegaConf.create(), config.copy()
         if now.actor_rollout_ref.model.path is None:  # an embedded model
             now.actor_rollout_ref.model.path = OmegaConf.select(before, "actor_rollout_ref.model.path")
-        asked = unresolved(without_secrets(values(now, resolve=True)))
+        asked = unresolved(values(now, resolve=True))
         was = values(before, resolve=True)
     except OmegaConfBaseException:  # of other versions, or wrong now
         return [done]

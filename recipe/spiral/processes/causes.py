@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ..checks.errors import ConfigError
-from ..storage.disk import DiskFull
-from .engine_failure import EngineFailure, last_lines
+from .engine_failure import last_lines
 
 #: In Ray's errors: the processes that they come through, the outermost first.
 _PROCESS = re.compile(r"\bpid[=:] ?(\d+)")
-#: Errors whose message says everything.
-PLAIN = (ConfigError, DiskFull, EngineFailure)
 
 
-def cause_of(error: BaseException) -> str:
-    """What the trainer's error comes from: an actor that died, or the innermost error."""
+def cause_of(error: BaseException, plain: tuple[type[Exception], ...] = ()) -> str:
+    """What the trainer's error comes from: an actor that died, or the innermost error, without its class if it is one
+    of ``plain``, whose messages say everything."""
     from ray.exceptions import RayActorError
 
     if isinstance(error, RayActorError):
@@ -25,7 +22,7 @@ def cause_of(error: BaseException) -> str:
         why = re.search(r"Worker exit type: .*?(?=\. \w|$)|The node has been marked dead.*?(?=\. |$)|node has .*", text)
         return f"{name[1] if name else 'an actor'} died ({why[0][:160] if why else text[:160]})"
     cause = getattr(error, "cause", None) or error
-    return str(cause) if isinstance(cause, PLAIN) else f"{type(cause).__name__}: {cause}"
+    return str(cause) if isinstance(cause, plain) else f"{type(cause).__name__}: {cause}"
 
 
 def said_last(error: BaseException, session: Path | None) -> str:

@@ -1,4 +1,4 @@
-"""An engine of vLLM's that fails. What vLLM raises may say only "see root cause above": its last lines are shown too."""
+"""An engine of vLLM's that fails. vLLM may raise no more than "see root cause above": its last lines are shown too."""
 
 from __future__ import annotations
 

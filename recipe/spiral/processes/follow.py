@@ -39,7 +39,7 @@ class Follow:
         self._position = self._path.stat().st_size if self._path.exists() else 0
         self._lines: list[str] = []
         #: What goes on, and since when; and when something was printed last.
-        self._text, self._since, self._printed = "", time.monotonic(), time.monotonic()
+        self._what, self._since, self._printed = "", time.monotonic(), time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -80,14 +80,14 @@ class Follow:
                     self._print_now(self._now.read_text(encoding="utf-8"))
 
     def _print_now(self, text: str) -> None:
-        now = time.monotonic()
-        kind = text.partition(" ")[0]
-        if text and kind != self._text.partition(" ")[0]:
-            self._since = now
-        self._text = text or self._text
-        line = visible(f"{self._step()}{self._text}, {duration(now - self._since)}", most_lines=1)
-        if self._out is None or not self._text:
+        what, _, number = text.partition("\n")
+        if not what or self._out is None:  # it is just written
             return
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._since = what, now
+        said = f"{self._step()}{what} {number}".strip()
+        line = visible(f"{said}, {duration(now - self._since)}", most_lines=1)
         if self._out.isatty():
             columns = shutil.get_terminal_size().columns
             print(f"\r{line[: columns - 1]}\x1b[K", end="", file=self._out, flush=True)

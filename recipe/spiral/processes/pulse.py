@@ -1,4 +1,4 @@
-"""Whether the processes of a run live. verl's trainer waits for rows, and would wait for ever for those of a dead one."""
+"""Whether a run's processes live: verl's trainer waits for rows, and would wait for ever for those of a dead one."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 #: The lines; the trainer writes them.
 LOG = "train.log"
-#: What goes on now, and nothing else.
+#: What goes on now, and how far it is, in two lines.
 NOW = "now.txt"
 #: The environment variable that tells a run's processes its folder.
 RUN_DIR = "SPIRAL_RUN_DIR"
@@ -28,7 +28,7 @@ def say_now(what: str, number: str = "") -> None:
         return
     _said, _when = what, now
     with suppress(OSError):  # a full disk, or another machine
-        Path(folder, NOW).write_text(f"{what} {number}".strip(), encoding="utf-8")
+        Path(folder, NOW).write_text(f"{what}\n{number}", encoding="utf-8")
 
 
 def duration(seconds: float) -> str:

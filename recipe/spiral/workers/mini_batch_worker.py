@@ -20,6 +20,7 @@ from verl.utils.metric.utils import AggregationType, Metric
 from verl.workers.engine_workers import TrainingWorker
 
 from .. import extensions
+from ..processes.run_log import say_now
 
 #: How many mini-batches verl's worker cuts a batch into, where it is not told of how many rows each is.
 MINI_BATCHES = "num_mini_batch"
@@ -29,6 +30,9 @@ TRAINED_TOKENS = "spiral_trained_tokens"
 
 class MiniBatchWorker(TrainingWorker):
     """The loss of a mini-batch is the mean over its turns; one in which no token is trained takes no optimizer step."""
+
+    _done: int = 0
+    _all: int | None = None
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_loss_fn(self, loss_fn: Any) -> None:
@@ -42,7 +46,8 @@ class MiniBatchWorker(TrainingWorker):
         """The batch is cut into a fixed number of mini-batches: verl's trainer says a fixed number of rows, and would
         take more steps the longer the games. Where rows are shuffled, padding stays in its place, so that mini-batches
         keep their sizes."""
-        if tu.get(data, MINI_BATCHES) is not None:
+        self._done, self._all = 0, tu.get(data, MINI_BATCHES)
+        if self._all is not None:
             tu.pop(data, "mini_batch_size")
         options = dict(tu.get(data, "dataloader_kwargs", default={}))
         if options.pop("shuffle", False):
@@ -53,6 +58,9 @@ class MiniBatchWorker(TrainingWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_batch(self, data: Any) -> Any:
+        self._done += 1
+        if self.rank == 0:
+            say_now("update", f"{self._done} of {self._all or '?'}")
         here = [int(turns_in(data).sum()), int(data["response_mask"].sum())]
         counts = torch.tensor(here, device=get_device_name())
         torch.distributed.all_reduce(counts, group=self.engine.get_data_parallel_group())

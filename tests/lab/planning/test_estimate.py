@@ -275,8 +275,6 @@ def test_a_warning_starts_it_anyway_and_an_unknown_gpu_refuses_nothing(
 def test_on_a_cpu_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check_of(tmp_path / "a", "memory.device_gib=2000", hardware="cpu")
     assert len(capsys.readouterr().out.splitlines()) == 1
-    check_of(tmp_path / "b", "memory.device_gib=2000", "verbose=true", hardware="cpu")
-    assert "of the machine (2000.0)" in capsys.readouterr().out.splitlines()[0]
     with pytest.raises(ConfigError, match="of the machine, while training, which does not fit; take"):
         check_of(tmp_path / "c", "memory.device_gib=40", hardware="cpu")
 

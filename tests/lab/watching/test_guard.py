@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral import main_spiral
 from recipe.spiral.lab.watching.guard import SYMPTOMS, Guard
-from recipe.spiral.processes.interrupts import STOPPED, STOPPED_STATUS
+from recipe.spiral.processes.interrupts import STOPPED
 from recipe.spiral.processes.run_log import LOG
 from tests.fake_verl import CONFIG, Verl, trainer
 
@@ -285,31 +283,3 @@ def test_off_looks_at_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     made = trainer(monkeypatch, tmp_path, *SETTINGS, "guard.action=off", steps=[healthy(grad_norm=math.nan)] * 40)
     made.fit(SimpleNamespace())
     assert "guard" not in (tmp_path / LOG).read_text()
-
-
-def test_a_stopped_run_ends_with_a_status_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("check", "tell_precision", "name_end_tokens", "put_on_path", "choose_checkpoint", "finished"):
-        monkeypatch.setattr(main_spiral, name, lambda *args: None)
-    monkeypatch.setattr(main_spiral, "check_model", lambda config: SimpleNamespace(eos_token_id=0))
-    monkeypatch.setattr(main_spiral, "listen_on_loopback", lambda config: None)
-    monkeypatch.setattr(main_spiral, "own_ray", lambda config: nullcontext())
-    monkeypatch.setattr(main_spiral, "clean_run", lambda run_dir: nullcontext())
-    monkeypatch.setattr(main_spiral, "own_checkpoints", lambda config: nullcontext())
-    monkeypatch.setattr(main_spiral, "provide_model", lambda config: None)
-    monkeypatch.setattr(main_spiral.extensions, "loaded", tuple)
-    config = OmegaConf.create(
-        {
-            "run_dir": str(tmp_path),
-            "extensions": [],
-            "environment": {},
-            "verbose": True,
-            "actor_rollout_ref": {"model": {"path": "m"}},
-        }
-    )
-    monkeypatch.setattr(main_spiral, "train", lambda config: None)
-    assert main_spiral.run(config) == 0
-    monkeypatch.setattr(main_spiral, "train", lambda config: (tmp_path / STOPPED).write_text("stopped after step 9"))
-    assert main_spiral.run(config) == STOPPED_STATUS == 3
-    assert capsys.readouterr().err == "spiral: stopped after step 9\n"

@@ -190,14 +190,6 @@ def test_the_memory_of_a_container_counts(tmp_path: Path) -> None:
     assert free_memory(tmp_path) > 2**20
 
 
-def test_servers_are_named_for_the_watchdog() -> None:
-    served, (first, second) = engine(2)
-    assert dict(served.actors()) == {
-        "opponents' vLLM server 0.0": first,
-        "opponents' vLLM server 1.0": second,
-    }
-
-
 def test_slots_take_the_policys_devices_in_turn() -> None:
     workers = ["w0", "w1", "w2", "w3"]
     assert shared_devices(workers, 6, 1) == [["w0"], ["w1"], ["w2"], ["w3"], ["w0"], ["w1"]]

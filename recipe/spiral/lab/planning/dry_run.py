@@ -27,7 +27,6 @@ from ...opponents.fixed_opponents import MODEL, parse_opponents
 from ...opponents.model_files import is_hub_id
 from ...players.seats import BASE
 from ...processes.composing import RECIPE
-from ...processes.masking import without_secrets
 from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail, visible
 from ..evaluation.benchmarks.catalog import CATALOG
@@ -53,7 +52,7 @@ def dry_run(config: DictConfig) -> int:
     os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub's package is imported
     os.environ.setdefault(VISIBLE, "")  # what is set tells how large the GPUs are
     try:
-        print(visible(f"dry run: {without_secrets(str(config.run_dir))}; nothing is started, asked or trained"))
+        print(visible(f"dry run: {config.run_dir}; nothing is started, asked or trained"))
         for line in _lines(config, {group: HydraConfig.get().runtime.choices[group] for group in _GROUPS}):
             print(visible(line), flush=True)
     except (ValueError, ImportError, OSError, OmegaConfBaseException) as error:
@@ -103,7 +102,7 @@ def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[st
     settled, now = values(default, resolve=False), values(config, resolve=False)
     follows = {name for name, value in settled.items() if value != written.get(name, settled)}
     changed = [(name, value) for name, value in now.items() if settled.get(name, settled) != value]
-    return [(name, without_secrets(str(value))) for name, value in changed if name not in follows | {*_OWN}]
+    return [(name, str(value)) for name, value in changed if name not in follows | {*_OWN}]
 
 
 @contextmanager

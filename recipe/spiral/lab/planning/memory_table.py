@@ -37,7 +37,7 @@ def check_memory(config: DictConfig) -> Estimate | None:
     size, known = device_memory(config)
     made = estimate(config, model, size)
     _own_devices(config, made.own)
-    whole = config.verbose or config.trainer.device != "cpu"
+    whole = config.trainer.device != "cpu"
     print("\n".join(table(made, known) if whole else [total(made)]), flush=True)
     if config.trainer.device != "cpu" and cluster_address(config) is None and (used := devices.gpu_in_use()) > GIB:
         note(

@@ -5,7 +5,7 @@ With full weights each of them needs an engine; with LoRA all of them are answer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +54,6 @@ class AdapterEngine:
         loaded = {name for names in self._on_all("list_adapters") for name in names}
         for name in sorted(loaded - {*(in_play or ())}):
             self._on_all("unload_adapter", name)
-
-    def actors(self) -> Iterator[tuple[str, Any]]:
-        """None but the policy's, which the watchdog knows."""
-        return iter(())
 
     def _on_all(self, method: str, *args: str) -> list[Any]:
         calls = [getattr(server, method).remote(*args) for server in self._servers]

@@ -10,7 +10,6 @@ import ray
 from verl.workers.rollout.replica import RolloutMode, TokenOutput
 
 from ...opponents.model_files import local
-from ...processes.engine_failure import OPPONENTS
 from .fitting import check_fits
 from .host_memory import HostMemory, free_memory, weights_size
 from .vllm import VLLMReplica, VLLMServer
@@ -30,7 +29,6 @@ class SlotServer(VLLMServer):
     that are under way: an answer is of one opponent's weights from its first token to its last.
     """
 
-    title, settings = "opponent's vLLM server", OPPONENTS
     _name: str | None = None
     _model_folder: Path | None = None
     _half_loaded = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -157,12 +157,6 @@ class SlotEngine:
             self._sleep_level = 1 if have_room(self._on_all("host_memory")) else 2
         self._on_all("go_to_sleep", *[(1 if self._sleep_level == 1 and stays else 2,) for stays in stay])
         self.names = self._on_all("loaded")
-
-    def actors(self) -> Iterator[tuple[str, Any]]:
-        """For the watchdog: every actor that a game may wait for, by a name for people."""
-        for slot, replica in enumerate(self._replicas):
-            for node, server in enumerate(replica.servers):
-                yield f"opponents' vLLM server {slot}.{node}", server
 
     def _on_all(self, method: str, *arguments: tuple[Any, ...]) -> list[Any]:
         """Call each server, with the arguments of its slot if there are any."""

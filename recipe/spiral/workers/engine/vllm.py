@@ -10,9 +10,8 @@ import os
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -20,7 +19,7 @@ from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 
-from ...processes.engine_failure import POLICY, RUN_DIR, Printed, explained
+from ...processes.run_log import say_now
 from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
@@ -88,8 +87,6 @@ class VLLMServer(vLLMHttpServer):
 
     #: vLLM's; verl makes it when it launches the server.
     engine: Any
-    #: What it is for people, and its settings.
-    title, settings = "vLLM server", POLICY
     #: None: the engine takes none (no LoRA, LoRA merged into the weights, or another node's part of a server).
     adapters: Adapters | None = None
 
@@ -106,15 +103,8 @@ class VLLMServer(vLLMHttpServer):
         return self.busy.seconds
 
     async def launch_server(self, *args: Any, **kwargs: Any) -> None:
-        """verl's. Raises EngineFailure: it does not start."""
-        self._printed = Printed()
-        with self._explained("did not start"):
-            await super().launch_server(*args, **kwargs)
-
-    def _explained(self, how: str) -> AbstractContextManager[None]:
-        folder = os.environ.get(RUN_DIR)
-        log = Path(folder, f"engine-{self.replica_rank}.{self.node_rank}.log") if folder else None
-        return explained(f"{self.title} {how}", self.settings, self._printed, log)
+        say_now("vLLM starts")
+        await super().launch_server(*args, **kwargs)
 
     async def run_server(self, args: Namespace) -> None:
         settings = self.config.engine_kwargs.get(self._get_engine_kwargs_key()) or {}
@@ -169,13 +159,9 @@ class VLLMServer(vLLMHttpServer):
         return f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}"
 
     async def engine_answers(self) -> None:
-        """Return as soon as the engine's process answers. Raises EngineFailure: it has died."""
-        if (engine := getattr(self, "engine", None)) is not None:
-            with suppress(Exception):  # what it says is for those who ask it for something
-                await engine.is_sleeping()
-            if engine.errored:
-                with self._explained("died"):
-                    raise engine.dead_error
+        """Raises vLLM's error: the engine's process has died."""
+        if (engine := getattr(self, "engine", None)) is not None and engine.errored:
+            raise engine.dead_error
 
     async def load_adapter(self, name: str, path: str) -> None:
         await self._adapters().load(name, path)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ....players.records import GameRecord
-from ....processes.masking import keep_private
 from ...database import Database
 from .matchups import GameId, Plan, PlannedGame, Randomness
 
@@ -108,7 +107,6 @@ class EvaluationStore(Database):
     def __init__(self, folder: str | Path, manifest: Manifest) -> None:
         super().__init__(Path(folder) / FILE, TABLES)
         try:
-            keep_private(self.file)
             self._games = self.table("games")
             self.manifest = self._agree(Path(folder), manifest)
             self._finished: set[GameId] = set()

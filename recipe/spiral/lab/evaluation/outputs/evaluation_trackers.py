@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from omegaconf import OmegaConf
 
-from ....processes.launch import one_run, tracker_environment
+from ....processes.launch import tracker_environment
 from ....storage.checkpoints import config_file
 from ....storage.disk import write_whole
 from ....storage.run_config import load_config
@@ -59,7 +59,7 @@ def log_results(
                 continue
             # In the run's folder, and as one run of theirs, however often the evaluation goes on.
             number = hashlib.blake2b(f"{run_dir}\0{whole or folder}".encode(), digest_size=8).hexdigest()
-            variables = tracker_environment(run_dir, "evaluation") | one_run(number) | {"WANDB_SILENT": "true"}
+            variables = tracker_environment(run_dir) | {"WANDB_RUN_ID": number, "WANDB_SILENT": "true"}
             with patch.dict(os.environ, variables):
                 _log(str(trainer.get("project_name")), f"{trainer.get('experiment_name')}-eval", trackers, new)
             done |= {f"{run} {step}": values for step, values in new.items()}

@@ -25,7 +25,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ....processes.masking import keep_private
 from ....storage.disk import write_whole
 from ..matches.store import Manifest
 from ..ratings.games_summary import Rated, Summary
@@ -49,7 +48,6 @@ def write_report(
     """
     text = "\n\n".join([report(summary), *sections])
     write_whole(folder / f"{RESULTS}.json", to_json(summary, manifest, more))
-    keep_private(folder / f"{RESULTS}.json")
     write_whole(folder / f"{RESULTS}.txt", text + "\n")
     write_sheets(folder, summary_sheets(summary))
     return text

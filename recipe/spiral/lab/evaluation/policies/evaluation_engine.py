@@ -21,7 +21,7 @@ from pydantic import Field
 
 from ....players.policy import Generate, Generation
 from ....players.records import Tokens
-from ....processes.engine_failure import EngineFailure, engine_settings, explain
+from ....processes.engine_failure import EngineFailure, last_lines
 from ....processes.launch import set_environment
 from ....rollouts.end_tokens import end_tokens
 from ....storage.disk import read_json
@@ -32,11 +32,6 @@ from .policy_weights import computed_in, positions
 Models = frozenset[Path]
 Work = TypeVar("Work")
 
-#: The names of its settings.
-EVALUATION = engine_settings("engine", arguments="engine.vllm", model="policies") | {
-    "kv_cache_memory_bytes": "engine.vllm.kv_cache_memory_bytes",
-    "max_model_len": "data.max_prompt_length and data.max_response_length",
-}
 #: Seconds for loading other weights.
 RELOAD_LIMIT = 600.0
 _EXECUTOR = "distributed_executor_backend"
@@ -74,7 +69,6 @@ class VLLMEngine:
         settings: the config's.
         folder: gets what its processes print, in ``engine.log``.
         engines: the number of engines that run at a time, and share the memory of the GPUs.
-        names: of the settings, for messages.
         texts: the folder of the tokenizer and the end tokens, where they are not with the model.
 
     Raises:
@@ -90,7 +84,6 @@ class VLLMEngine:
         settings: EngineSettings,
         folder: Path,
         engines: int = 1,
-        names: Mapping[str, str] = EVALUATION,
         texts: Path | None = None,
     ) -> None:
         set_environment({"VLLM_LOGGING_STREAM": "ext://sys.stderr"})
@@ -108,7 +101,7 @@ class VLLMEngine:
         self.settings, self._started_with = settings, model
         self._broken = False
         self._requests = itertools.count()
-        self._names, self._log = names, folder / "engine.log"
+        self._log = folder / "engine.log"
         self._log_start = self._log.stat().st_size if self._log.is_file() else 0
         try:
             chosen = arguments(model, adapters, max_model_len, settings, engines, texts)
@@ -199,7 +192,8 @@ class VLLMEngine:
 
     def _explain(self, error: BaseException) -> str:
         printed = self._log.read_bytes()[self._log_start :] if self._log.is_file() else b""
-        return explain(error, printed.decode(errors="replace"), self._names, self._log)
+        print(last_lines(printed.decode(errors="replace")), file=sys.stderr)
+        return f"{type(error).__name__}: {error}; all that vLLM printed: {self._log}"
 
     def close(self) -> None:
         """End its processes."""

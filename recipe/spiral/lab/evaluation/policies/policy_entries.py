@@ -15,7 +15,6 @@ from ....games import resolve
 from ....opponents.kinds import entry_of
 from ....opponents.model_files import is_hub_id
 from ....players.prompts import check_style, get_template
-from ....processes.masking import without_secrets
 from ....processes.terminal import visible
 from ...models import EMBEDDED, MADE_FOR, embedded
 from ...opponents import more_kinds
@@ -125,7 +124,7 @@ def _fixed(kind: str, name: str | None, settings: dict[str, Any], games: tuple[s
     if name is None:
         name = more_kinds.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
     decide = {key: value for key, value in settings.items() if kind != API or key not in OF_ASKING}
-    identity = {"kind": kind, **({"settings": without_secrets(decide)} if decide else {})}
+    identity = {"kind": kind, **({"settings": decide} if decide else {})}
     return Policy(name, kind, identity, games=games, settings=settings)
 
 

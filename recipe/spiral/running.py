@@ -20,18 +20,16 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from .. import extensions
-from ..checks.errors import ConfigError
-from ..checks.resumption import followed
-from ..checks.verls import check_late
-from ..rollouts.schedule import AGENT
-from ..storage.checkpoints import CONFIG, latest
-from ..storage.disk import InUse, LineFile, write_whole
-from .as_written import as_written
-from .causes import PLAIN, cause_of, said_last
-from .cluster import chosen_ray
-from .follow import Follow
-from .interrupts import (
+from . import extensions
+from .checks.errors import ConfigError
+from .checks.resumption import followed
+from .checks.verls import check_late
+from .processes.as_written import as_written
+from .processes.causes import cause_of, said_last
+from .processes.cluster import chosen_ray
+from .processes.engine_failure import EngineFailure
+from .processes.follow import Follow
+from .processes.interrupts import (
     INTERRUPTED,
     STOP,
     STOPPED,
@@ -43,14 +41,19 @@ from .interrupts import (
     name_of,
     note,
 )
-from .launch import TRACKER_VARIABLES, only_one, set_environment, tracker_environment
-from .run_log import LOG, RUN_DIR, duration, say_now
-from .starting import own_checkpoints, set_aside
-from .terminal import fail, show_traceback, visible
+from .processes.launch import TRACKER_VARIABLES, only_one, set_environment, tracker_environment
+from .processes.run_log import LOG, RUN_DIR, duration, say_now
+from .processes.starting import own_checkpoints, set_aside
+from .processes.terminal import fail, show_traceback, visible
+from .rollouts.schedule import AGENT
+from .storage.checkpoints import CONFIG, latest
+from .storage.disk import DiskFull, InUse, LineFile, write_whole
 
 #: Seconds that a run has for the rest of its step and a checkpoint after SIGTERM, unless this variable says others.
 LIMIT = 120
 SAVE_LIMIT = "SPIRAL_SAVE_LIMIT"
+#: Errors whose message says everything.
+PLAIN = (ConfigError, DiskFull, EngineFailure)
 #: What Ray's own processes do not get: ``timeout`` and a closed terminal send it to the whole group.
 _NOT_FOR_RAY = (signal.SIGTERM, signal.SIGHUP)
 
@@ -72,7 +75,7 @@ def train(config: DictConfig) -> int:
                     show_traceback(error)
                 if said := said_last(error, session):
                     print(visible(said), file=sys.stderr, flush=True)
-                return fail(f"{cause_of(error)}; {again(config)}", status=1)
+                return fail(f"{cause_of(error, PLAIN)}; {again(config)}", status=1)
     except (ConfigError, InUse) as error:
         return fail(error, status=2)
     except KeyboardInterrupt as error:
@@ -129,8 +132,8 @@ def _run(config: DictConfig, run_dir: Path, limit: int) -> str:
         import ray
         from verl.trainer.main_ppo import run_ppo
 
-        from ..task_runner import TaskRunner
-        from .pulse import Pulse
+        from .processes.pulse import Pulse
+        from .task_runner import TaskRunner
     print(f"run folder: {run_dir}", flush=True)
     follow = Follow(run_dir)
     ending = Ending(config, follow, limit)
