@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None, stages: Sequence[Stage] = STAGE
     # they need psutil, which only the project's environment may have
     from recipe.spiral.processes.interrupts import interrupted_by
     from recipe.spiral.processes.launch import clean_run
-    from recipe.spiral.storage.disk import InUse, is_full
+    from recipe.spiral.storage.disk import InUse
 
     from .masking import Masker
     from .results import NotOurs, OtherDevice, Results, check_ours
@@ -103,8 +103,6 @@ def main(arguments: Sequence[str] | None = None, stages: Sequence[Stage] = STAGE
     except KeyboardInterrupt as error:
         return _fail(f"interrupted by {interrupted_by(error)}; the same call goes on", INTERRUPTED)
     except OSError as error:
-        if is_full(error):
-            return _fail(f"the disk is full ({folder}): free some space; the same call goes on", FAILED)
         return _fail(f"{folder}: {error}", FAILED)
 
 

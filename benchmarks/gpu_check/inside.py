@@ -16,7 +16,6 @@ from experiments.result import current_commit
 from recipe.spiral import __version__
 from recipe.spiral.processes.interrupts import INTERRUPTED, interrupted
 from recipe.spiral.processes.launch import clean_run
-from recipe.spiral.storage.disk import is_full
 
 from .probe import FAILED, SKIPPED, Probe, SkipStage, StageFailed
 
@@ -44,10 +43,7 @@ def main(stage: str, device: str, work: str) -> int:
             print("interrupted", flush=True)
             return INTERRUPTED
         traceback.print_exc()
-        if is_full(error):
-            print("the disk is full: free some space and start again", flush=True)
-        else:
-            print(f"{type(error).__name__}: {' '.join(str(error).split())}", flush=True)
+        print(f"{type(error).__name__}: {' '.join(str(error).split())}", flush=True)
         return 1
     ends = {check.status for check in probe.checks}
     return TO_ITS_END if FAILED in ends else 3 if ends == {SKIPPED} else 0

@@ -20,7 +20,6 @@ from typing import Any
 import psutil
 
 from recipe.spiral.lab.planning import devices
-from recipe.spiral.storage.disk import free
 
 from .probe import Probe
 from .settings import prepare
@@ -55,7 +54,7 @@ def machine(probe: Probe) -> None:
     probe.figure(
         "memory GiB", {"all": _gib(psutil.virtual_memory().total), "free": _gib(psutil.virtual_memory().available)}
     )
-    probe.figure("disk free GiB", _gib(free(probe.work)))
+    probe.figure("disk free GiB", _gib(shutil.disk_usage(probe.work).free))
     shared = shutil.disk_usage("/dev/shm").free
     probe.figure("/dev/shm free GiB", _gib(shared))
     probe.check(

@@ -18,7 +18,6 @@ import psutil
 
 from recipe.spiral.processes.interrupts import END_SIGNALS, INTERRUPTED, held_back
 from recipe.spiral.processes.launch import GUARD, end_processes, end_with_parent
-from recipe.spiral.storage.disk import free, is_full
 
 from .inside import TO_ITS_END
 from .probe import ENDED, FAILED, PASSED, SKIPPED, read
@@ -83,7 +82,7 @@ def run(
                 if there_is < least:
                     why = f"not begun: {max(there_is, 0):.0f} s left, it needs {least:.0f}"
                     yield results.write(Result(stage.name, results.device, ENDED, why, 0, 0, 0))
-                elif (there := free(results.folder) / 1e9) < (needed := stage.disk[results.device]):
+                elif (there := shutil.disk_usage(results.folder).free / 1e9) < (needed := stage.disk[results.device]):
                     why = (
                         f"the disk has {there:.2g} GB free, and this stage needs {needed:g}: free some and start again"
                     )
@@ -212,8 +211,6 @@ def _line(status: str, checks: list[dict[str, str]], log: Log, code: int, all_ch
     """
     counts = {kind: sum(check["status"] == kind for check in checks) for kind in (PASSED, FAILED, SKIPPED)}
     last = next((line for line in reversed(log.tail) if line.strip()), "it printed nothing")
-    if log.error is not None and is_full(log.error):
-        return "the disk is full: free some space and start again"
     bad = next((check for check in checks if check["status"] == FAILED), None)
     if bad is not None:
         return ": ".join(filter(None, (bad["name"], bad["detail"])))

@@ -21,7 +21,7 @@ from ..players.records import SELF_PLAY, GameRecord
 from ..players.seats import BASE, PAST_SELF, Opponent, Seat
 from ..players.seeds import GameKey
 from ..storage.checkpoints import POOL
-from ..storage.manifest import changed_member
+from ..storage.manifest import changed_files
 from .engine_settings import Engine, has_adapter
 from .fixed_opponents import MODEL, parse_opponents
 from .matchmaking import Matchmaker
@@ -313,7 +313,7 @@ class League:
             return False
         times = {file.name: file.lstat().st_mtime_ns for file in folder.iterdir()}
         if self._unchanged.get(name) != times:
-            if changed_member(folder):
+            if changed_files(folder):
                 return False
             self._unchanged[name] = times
         return True

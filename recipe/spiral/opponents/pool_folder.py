@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..storage.checkpoints import COPIED, POOL
+from ..storage.checkpoints import POOL
 from ..storage.disk import flush, link_or_copy, put_in_place
 from ..storage.manifest import MANIFEST, write_manifest
 from .model_files import missing_files
@@ -85,8 +85,8 @@ class PoolFolder:
         gone or cut short, which whoever is to load them finds out."""
         (checkpoint / POOL).mkdir(parents=True, exist_ok=True)
         for name in names:
-            if not missing_files(self.path(name)) and link_or_copy(self.path(name), checkpoint / POOL / name):
-                (checkpoint / POOL / COPIED).touch()
+            if not missing_files(self.path(name)):
+                link_or_copy(self.path(name), checkpoint / POOL / name)
 
     def restore_from(self, checkpoint: Path | None, names: Iterable[str]) -> list[str]:
         """Have exactly these members, as the checkpoint has them, and no others: those were added after it.

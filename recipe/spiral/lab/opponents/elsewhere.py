@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ...extensions import Given
 from ...opponents import model_files
 from ...players.seats import BASE
-from ...storage.checkpoints import POOL, config_file, folder_of
+from ...storage.checkpoints import POOL, config_file, folder_of, read_whole
 
 #: A whole model, a PEFT adapter, or a checkpoint of ours, which is exported first.
 Form = Literal["hf", "adapter", "checkpoint"]
@@ -102,9 +102,7 @@ def _numbered(candidates: list[tuple[Path, Form]]) -> list[tuple[int, Path, Form
 
 def _check_whole(folder: Path, form: Form, setting: str) -> None:
     if form == "checkpoint":
-        from ...export.source import Source  # imports torch
-
-        Source.find(folder)
+        read_whole(folder)
     else:
         model_files.check_whole(folder, setting)
 
@@ -119,7 +117,7 @@ def materialise(source: Path, target: Path) -> None:
     """
     source = source.expanduser().absolute()
     if form_of(source) == "checkpoint":
-        from ...export.exporting import export  # imports torch
+        from ...export.writing import export  # imports torch
 
         export(source, target)
     else:
