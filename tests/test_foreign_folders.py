@@ -15,9 +15,6 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from recipe.spiral.export.source import Source
-from recipe.spiral.export.weights import empty_model
-from recipe.spiral.export.writing import card, write_settings
 from recipe.spiral.games import outside
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.evaluation.outputs.evaluation_trackers import log_results
@@ -32,7 +29,6 @@ from recipe.spiral.lab.report.bundle import Bundle
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.storage.run_config import load_config
-from recipe.spiral.training.kept_settings import kept_settings
 from recipe.spiral.workers.engine.fitting import check_fits
 from tests.games.own import PENNIES
 from tests.made_runs import write_run
@@ -122,7 +118,6 @@ def test_evaluation_and_resuming_take_what_a_config_says_of_a_game_and_run_none(
     run = run_of(place / "outputs" / "run")
     assert run.by_game == {GAME: {"template": "qwen3"}}
     before = load_config(place / "outputs" / "run" / "config.yaml")  # as a start sees it that goes on from the run
-    assert kept_settings(before)["games"] == f"[{{id: {GAME}, template: qwen3}}, KuhnPoker]"
     assert not (place / RAN).exists()
 
 
@@ -138,7 +133,7 @@ def test_a_models_own_code_is_not_run_and_nobody_is_asked(place: Path, monkeypat
     asked: list[str] = []
     monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "y")
     for read in (
-        *(read_tokenizer, end_tokens, partial(end_tokens, tokenizer_eos=1), empty_model, load),
+        *(read_tokenizer, end_tokens, partial(end_tokens, tokenizer_eos=1), load),
         *(partial(check_fits, model=model), measure),
     ):
         with suppress(ValueError):

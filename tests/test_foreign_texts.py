@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.export.source import Source
 from recipe.spiral.export.writing import card
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.csv_cell import in_table

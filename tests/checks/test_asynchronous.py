@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from recipe.spiral.checks import ConfigError, check
-from recipe.spiral.storage.checkpoints import IN_FLIGHT, TRACKER, missing_parts, read_state, write_state
 from tests.made_configs import config, with_vllm_and_gpus
-from tests.storage.test_checkpoints import save
 
 COLOCATE, SEPARATE = "trainer.v1.trainer_mode=colocate_async", "trainer.v1.trainer_mode=separate_async"
 MODES = ("trainer.v1.colocate_async", "trainer.v1.separate_async")
@@ -125,43 +123,9 @@ def test_learner_and_engine_must_both_have_their_gpus(tmp_path: Path) -> None:
     check(config(tmp_path, SEPARATE, *fewer, hardware="gpu"))
 
 
-def checkpoint(tmp_path: Path, asynchronous: bool) -> None:
-    folder = tmp_path / "run" / "checkpoints"
-    save(folder, 4, ranks=1)
-    made: dict[str, Any] = {"data.train_batch_size": 128, "data.games_per_start": 1}
-    made["transfer_queue.backend.storage_backend"] = "PackedStorage"
-    state = {**read_state(folder / "global_step_4"), **made, "asynchronous": asynchronous, "in_flight": [[5, 0, None]]}
-    write_state(folder / "global_step_4", state)
-    (folder / TRACKER).write_text("4")
-    if asynchronous:
-        assert IN_FLIGHT in missing_parts(folder / "global_step_4", 1)
-        (folder / "global_step_4" / IN_FLIGHT).parent.mkdir()
-        (folder / "global_step_4" / IN_FLIGHT).write_text("{}")
-        assert missing_parts(folder / "global_step_4", 1) == []
 
 
-def test_games_in_flight_are_not_left_behind_by_another_mode(tmp_path: Path) -> None:
-    checkpoint(tmp_path, asynchronous=True)
-    check(config(tmp_path, COLOCATE))
-    check(config(tmp_path, SEPARATE))
-    with pytest.raises(
-        ConfigError, match=r"mode=sync: cannot go on from .*, which has 1 games in flight; take colocate"
-    ):
-        check(config(tmp_path))
 
 
-def test_games_in_flight_are_not_read_by_another_storage(tmp_path: Path) -> None:
-    checkpoint(tmp_path, asynchronous=True)
-    folder = tmp_path / "run" / "checkpoints" / "global_step_4"
-    for told in ({"transfer_queue.backend.storage_backend": "SimpleStorage"}, {"settings": {"runtime": "stock"}}):
-        write_state(folder, {**read_state(folder), **told})
-        with pytest.raises(ConfigError, match=r"runtime=fast: cannot go on from .*; take runtime=stock, "):
-            check(config(tmp_path, COLOCATE))
-        check(config(tmp_path, COLOCATE, "runtime=stock"))
 
 
-def test_games_numbered_by_steps_are_not_numbered_on(tmp_path: Path) -> None:
-    checkpoint(tmp_path, asynchronous=False)
-    check(config(tmp_path))
-    with pytest.raises(ConfigError, match=r"colocate_async: cannot go on from .*, of a run in sync mode.*; take sync"):
-        check(config(tmp_path, COLOCATE))

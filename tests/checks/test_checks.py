@@ -20,10 +20,7 @@ from omegaconf import OmegaConf
 from recipe.spiral import checks
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks.verls import check_late, has_critic
-from recipe.spiral.storage.checkpoints import STATE_FILE, TRACKER, write_state
-from recipe.spiral.storage.metrics_file import MetricsFile
 from tests.made_configs import config, with_vllm_and_gpus
-from tests.storage.test_checkpoints import save, state
 
 
 @pytest.fixture(autouse=True)
@@ -187,7 +184,6 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("num_mini_batches=true", r"num_mini_batches=true: must be a whole number >= 1"),
         ("num_mini_batches=129", r"num_mini_batches=129: must be from 1 to data\.train_batch_size=128"),
         ("num_mini_batches=1.5", r"num_mini_batches=1\.5: must be a whole number >= 1"),
-        ("checkpoint.on_full_disk=wait", r"checkpoint\.on_full_disk=wait: must be one of stop, go_on"),
         ("trainer.max_actor_ckpt_to_keep=0", r"max_actor_ckpt_to_keep=0: must be a whole number >= 1 or null"),
         ("actor_rollout_ref.actor.checkpoint.async_save=true", r"async_save=true: must be false"),
         ("guard.action=end", r"guard\.action=end: must be one of warn, stop, off"),
@@ -430,18 +426,6 @@ def test_a_critics_rows_are_packed_whatever_the_policys_are(tmp_path: Path) -> N
         check(config(tmp_path, *given, "algorithm.adv_estimator=gae"))
 
 
-def test_a_run_with_a_critic_goes_on_from_one_with_a_critic(tmp_path: Path) -> None:
-    folder = save(tmp_path / "run" / "checkpoints", 10)
-    check(config(tmp_path))
-    told = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]
-    for how in ([], told):
-        with pytest.raises(
-            ConfigError, match=r"^critic\.enable=null with algorithm\.adv_estimator=gae: .* has no critic"
-        ):
-            check(config(tmp_path, "algorithm.adv_estimator=gae", *how))
-    shutil.copytree(folder / "actor", folder / "critic")
-    write_state(folder, state(10, critic=True))
-    check(config(tmp_path, "algorithm.adv_estimator=gae"))
 
 
 def test_engines_divide_the_devices(tmp_path: Path) -> None:
@@ -475,32 +459,8 @@ def test_what_does_not_go_with_turns(tmp_path: Path, override: str, message: str
         check(config(tmp_path, "batch_unit=turns", "trainer.n_gpus_per_node=4", override))
 
 
-@pytest.mark.parametrize(("before", "now"), [("games", "turns"), ("turns", "games")])
-def test_a_run_keeps_its_unit(tmp_path: Path, before: str, now: str) -> None:
-    folder = save(tmp_path / "run" / "checkpoints", 10)
-    write_state(folder, state(10, batch_unit=before))
-    check(config(tmp_path, f"batch_unit={before}"))
-    for how in ([], ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]):
-        with pytest.raises(ConfigError, match=rf"batch_unit={now}: cannot go on from .*take batch_unit={before}, or"):
-            check(config(tmp_path, f"batch_unit={now}", *how))
-    check(config(tmp_path, f"batch_unit={now}", "trainer.resume_mode=disable"))
 
 
-def test_a_run_keeps_its_games(tmp_path: Path) -> None:
-    folder = save(tmp_path / "run" / "checkpoints", 10)
-    write_state(folder, state(10, games="[Nim, {id: KuhnPoker, weight: 2.0}]"))
-    check(config(tmp_path, "games=[Nim-v0,{id: KuhnPoker, weight: 2}]"))
-    again = [f"trainer.resume_from_path={folder}", "trainer.resume_mode=resume_path"]
-    for games in (
-        "[Nim]",
-        "[{id: KuhnPoker, weight: 2}, Nim]",
-        "[Nim, {id: KuhnPoker, weight: 2, template: qwen3}]",
-    ):
-        for how in ([], again):
-            with pytest.raises(ConfigError, match=r"^games=.*cannot go on from .*take games=\[Nim, \{id: Kuhn"):
-                check(config(tmp_path, f"games={games}", *how))
-        check(config(tmp_path, f"games={games}", *again, f"run_dir={tmp_path / 'other'}"))
-        check(config(tmp_path, f"games={games}", "trainer.resume_mode=disable"))
 
 
 def test_a_game_of_a_package_that_is_missing_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -530,81 +490,16 @@ def test_vllm_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         check(composed)
 
 
-def test_a_half_deleted_checkpoint_is_refused(tmp_path: Path) -> None:
-    checkpoints = tmp_path / "run" / "checkpoints"
-    save(checkpoints, 10)
-    check(config(tmp_path))
-    (checkpoints / "global_step_10" / STATE_FILE).unlink()
-    with pytest.raises(
-        ConfigError,
-        match=r"global_step_10 is not whole .*missing or cut short: spiral\.json.*trainer\.resume_mode=disable",
-    ):
-        check(config(tmp_path))
-    check(config(tmp_path, "trainer.resume_mode=disable"))
 
 
-@pytest.mark.parametrize("fork", [False, True])
-def test_no_run_begins_anew_beside_a_checkpoint_that_nothing_names(tmp_path: Path, fork: bool) -> None:
-    checkpoints = tmp_path / "run" / "checkpoints"
-    save(checkpoints, 10)
-    (checkpoints / TRACKER).unlink()
-    told = (
-        ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={save(tmp_path / 'other', 4)}"] if fork else []
-    )
-    with pytest.raises(ConfigError, match=r"^.*latest_checkpointed_iteration\.txt: names no checkpoint.*write 10 into"):
-        check(config(tmp_path, *told))
-    check(config(tmp_path, "trainer.resume_mode=disable"))
 
 
-def test_a_start_goes_back_only_where_it_is_told_to(tmp_path: Path) -> None:
-    older, newer = (save(tmp_path / "run" / "checkpoints", step) for step in (10, 20))
-    (older.parent / TRACKER).write_text("10")
-    check(config(tmp_path))
-    MetricsFile(tmp_path / "run").log({"a": 1}, 20)
-    with pytest.raises(ConfigError, match=r"names step 10, and global_step_20 beside it is whole"):
-        check(config(tmp_path))
-    for folder in (older, newer):
-        check(config(tmp_path, "trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"))
 
 
-def test_a_checkpoint_can_be_named(tmp_path: Path) -> None:
-    folder = save(tmp_path, 10)
-    resume = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]
-    check(config(tmp_path, *resume))
-    with pytest.raises(
-        ConfigError, match=r"trainer\.n_gpus_per_node x trainer\.nnodes=2: cannot go on from .*, .* by 1 rank"
-    ):
-        check(config(tmp_path, *resume, "trainer.n_gpus_per_node=2"))
-    with pytest.raises(ConfigError, match=r"must be a checkpoint's folder, global_step_<n>"):
-        check(config(tmp_path, resume[0], f"trainer.resume_from_path={folder / 'actor'}"))
 
 
-def test_a_reference_of_before_is_not_dropped_without_a_word(tmp_path: Path) -> None:
-    folder = save(tmp_path / "run" / "checkpoints", 10)
-    shutil.copytree(folder / "actor", folder / "ref")
-    compared = "actor_rollout_ref.actor.use_kl_loss=true"
-    for how in ([], ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]):
-        check(config(tmp_path, *how))
-        check(config(tmp_path, *how, compared, "ref_update_freq=1"))
-        with pytest.raises(
-            ConfigError, match=r"ref_update_freq=null: .*/ref holds a later one; .* set ref_update"
-        ) as e:
-            check(config(tmp_path, *how, compared))
-        kept = re.findall(r"ref_update_freq=\d+", str(e.value))
-        check(config(tmp_path, *how, compared, *kept))
-    shutil.rmtree(folder / "ref")
-    check(config(tmp_path, compared))
 
 
-@pytest.mark.parametrize("change", ["seed=1", "data.train_batch_size=64", "data.games_per_start=4"])
-def test_a_run_keeps_what_its_keys_follow_from(tmp_path: Path, change: str) -> None:
-    """Otherwise games of an earlier step would be played again, or counted to another one."""
-    folder = save(tmp_path / "run" / "checkpoints", 10)
-    write_state(folder, state(10) | {"data.train_batch_size": 128, "data.games_per_start": 1})
-    (folder.parent / TRACKER).write_text("10")
-    check(config(tmp_path))
-    with pytest.raises(ConfigError, match=rf"{change}: cannot go on from .*global_step_10, which was trained with \d+"):
-        check(config(tmp_path, change))
 
 
 def test_a_gpu_run_needs_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

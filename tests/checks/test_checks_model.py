@@ -21,7 +21,7 @@ from recipe.spiral.match import Rules
 from recipe.spiral.players.prompts import History, encoder, get_template
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.storage.manifest import WEIGHTS, write_manifest
+from recipe.spiral.storage.manifest import write_manifest
 from tests.chat_forms import tokenizer as form
 from tests.made import run_match
 from tests.made_configs import config

@@ -14,9 +14,7 @@ from safetensors.torch import save_file
 
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.opponents.pool import Pool
-from recipe.spiral.storage.checkpoints import read_state, write_state
 from tests.made_configs import config, with_vllm_and_gpus
-from tests.storage.test_checkpoints import save
 
 
 @pytest.fixture(autouse=True)
@@ -246,27 +244,3 @@ def test_many_initial_members_need_a_larger_pool(tmp_path: Path) -> None:
         check(setup)
 
 
-@pytest.mark.parametrize("named", [False, True])
-def test_a_pool_goes_on_without_the_paths_that_its_first_members_came_from(tmp_path: Path, named: bool) -> None:
-    elsewhere = tmp_path / "other" / "pool"
-    folder = save(tmp_path / "run" / "checkpoints", 10)
-    resume = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"] if named else []
-    setup = config(tmp_path, "fsp.enabled=true", f"fsp.initial=[{{path: {elsewhere}}}]", "fsp.size=3", *resume)
-    with pytest.raises(ConfigError, match=r"there is no such folder"):
-        check(setup)  # the checkpoint has no pool: members would join now
-    pool = Pool(size=3)
-    for name in ("pool-10", "pool-20"):
-        pool.add(name, 0, str(elsewhere), permanent=True)
-    state = read_state(folder)
-    state["league"]["pool"] = pool.state_dict()
-    write_state(folder, state)
-    check(setup)
-    for step in (10, 20, 30):  # the other run went on
-        model(elsewhere / f"step_{step:06d}")
-    check(setup)
-    setup.fsp.size = 2
-    with pytest.raises(ConfigError, match=r"^fsp\.size=2: .*global_step_10, whose pool has 2 .* take fsp\.size=3"):
-        check(setup)
-    setup.trainer.resume_mode = "disable"
-    with pytest.raises(ConfigError, match=r"^fsp\.size=2: fsp\.initial has 3 members"):
-        check(setup)

@@ -21,9 +21,9 @@ from recipe.spiral.opponents.model_files import local, missing_files
 from recipe.spiral.opponents.pool import snapshot_name
 from recipe.spiral.opponents.pool_folder import PoolFolder
 from recipe.spiral.storage import disk, saving
-from recipe.spiral.storage.cache import is_intact
-from recipe.spiral.storage.checkpoints import COPIED, POOL, BrokenCheckpoint, steps
-from recipe.spiral.storage.disk import DiskFull, freed, link_or_copy, size
+from recipe.spiral.lab.models.provided import is_intact
+from recipe.spiral.storage.checkpoints import POOL, BrokenCheckpoint
+from recipe.spiral.storage.disk import link_or_copy
 from recipe.spiral.storage.manifest import MANIFEST, changed_files
 from recipe.spiral.storage.saving import CheckpointFolder
 from tests.storage.test_checkpoints import save
@@ -88,7 +88,7 @@ def test_links_are_hard(tmp_path: Path) -> None:
     (source / "sub").mkdir(parents=True)
     (source / "model.safetensors").symlink_to("../blob")
     (source / "sub/file").write_text("more")
-    assert link_or_copy(source, tmp_path / "target") == 0
+    link_or_copy(source, tmp_path / "target")
     assert (tmp_path / "target/model.safetensors").samefile(blob)
     assert not (tmp_path / "target/model.safetensors").is_symlink()
     shutil.rmtree(source)
@@ -113,7 +113,7 @@ def test_a_folder_that_somebody_else_made_has_an_end(tmp_path: Path) -> None:
 def test_what_cannot_be_linked_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     no_links(monkeypatch)
     source = adapter(tmp_path / "source", 5)
-    assert link_or_copy(source, tmp_path / "target") == 2
+    link_or_copy(source, tmp_path / "target")
     assert value_of(tmp_path / "target") == 5
     assert not (tmp_path / "target/adapter_config.json").samefile(source / "adapter_config.json")
 
@@ -129,10 +129,6 @@ def test_nothing_is_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert value_of(tmp_path / "b") == 2
 
 
-def test_removing_gives_back_what_no_other_name_holds(tmp_path: Path) -> None:
-    adapter(tmp_path / "a")
-    link_or_copy(tmp_path / "a/adapter_model.safetensors", tmp_path / "second")
-    assert freed(tmp_path / "a") == size(tmp_path / "a") - (tmp_path / "second").stat().st_blocks * 512 > 0
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -347,48 +343,12 @@ def test_a_kill_in_a_restore_can_be_repeated(tmp_path: Path, monkeypatch: pytest
     assert [value_of(pool.path(name)) for name in pool.names] == [0, 1, 2]
 
 
-# -- room --------------------------------------------------------------------------------------------------------------
 
 
-def test_linked_members_need_no_room_in_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor when the pool has evicted them since, and the latest checkpoint alone holds them."""
-    pool, checkpoints = PoolFolder(tmp_path / "pool"), CheckpointFolder(tmp_path / "checkpoints", 1, keep=1)
-    for i in range(40):
-        write(pool, f"m{i}", i)
-    folder = checkpointed(checkpoints, pool, 1, pool.names)
-    for name in pool.names[1:]:
-        pool.remove(name)
-    without = size(folder) - size(folder / POOL)
-    assert size(folder / POOL) > 10 * without
-    monkeypatch.setattr(saving, "free", lambda path: without + 4096)
-    assert checkpoints.shortage() is None
-    checkpointed(checkpoints, pool, 2, pool.names)
-    assert steps(checkpoints.path) == [2]
 
 
-def test_copied_members_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    no_links(monkeypatch)
-    pool, checkpoints = PoolFolder(tmp_path / "pool"), CheckpointFolder(tmp_path / "checkpoints", 1)
-    write(pool, "a")
-    folder = checkpointed(checkpoints, pool, 1, ["a"])
-    assert (folder / POOL / COPIED).is_file()
-    monkeypatch.setattr(saving, "free", lambda path: size(folder) - 1)
-    with pytest.raises(DiskFull):
-        checkpointed(checkpoints, pool, 2, ["a"])
-    assert checkpoints.shortage() is not None
 
 
-def test_a_checkpoint_that_goes_gives_back_only_what_is_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pool, checkpoints = PoolFolder(tmp_path / "pool"), CheckpointFolder(tmp_path / "checkpoints", 1, keep=2)
-    for i in range(40):
-        write(pool, f"m{i}", i)
-    folders = [checkpointed(checkpoints, pool, step, pool.names) for step in (1, 2)]
-    own = size(folders[0]) - size(folders[0] / POOL)
-    (folders[1] / "more").write_bytes(bytes(3 * own))
-    monkeypatch.setattr(saving, "free", lambda path: own)
-    assert checkpoints.shortage() is not None, "the first one's members stay"
 
 
 # -- pools from elsewhere ----------------------------------------------------------------------------------------------
@@ -411,7 +371,7 @@ def test_a_runs_checkpoints(tmp_path: Path) -> None:
     for step in (100, 20, 60):
         checkpoint(tmp_path / "checkpoints", step)
     model(tmp_path / "model")
-    (tmp_path / "checkpoints/unfinished/global_step_120/actor").mkdir(parents=True)
+    (tmp_path / "checkpoints/unfinished-120/global_step_120/actor").mkdir(parents=True)
     everything = [(step, f"global_step_{step}", "checkpoint") for step in (20, 60, 100)]
     assert found(tmp_path) == found(tmp_path / "checkpoints") == everything
     assert found(tmp_path / "checkpoints/global_step_60") == everything[1:2]
@@ -474,7 +434,7 @@ def test_what_is_taken_must_be_whole(tmp_path: Path) -> None:
         members_of(old)
     half = checkpoint(tmp_path / "run/checkpoints", 5)
     (half / "actor/model_world_size_1_rank_0.pt").unlink()
-    with pytest.raises(BrokenCheckpoint, match="not whole"):
+    with pytest.raises(BrokenCheckpoint):
         members_of(tmp_path / "run")
 
 

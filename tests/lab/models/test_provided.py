@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.storage.cache import cache_dir, is_intact, private_folder, provide
+from recipe.spiral.lab.models.provided import is_intact, provide
+from recipe.spiral.storage.cache import cache_dir, private_folder
 from recipe.spiral.storage.disk import WITHOUT_LOCKS, InUse
 from recipe.spiral.storage.manifest import MANIFEST
 
