@@ -316,7 +316,7 @@ def test_a_game_is_stored_before_it_is_launched_and_launched_again_from_there() 
         PPOTrainer._save_checkpoint,
         'if self.trainer_mode != "sync":',
         'os.path.join(local_global_step_folder, "transfer_queue")',
-        of_ours="storage.checkpoints"
+        of_ours="storage.checkpoints",
     )
 
 
@@ -1102,8 +1102,6 @@ def test_an_older_checkpoint_that_is_gone_already_is_passed_over(tmp_path: Any) 
     manager.ensure_checkpoint_capacity(2)
     manager.register_checkpoint("new", 1)
     assert manager.previous_saved_paths == ["new"]
-
-
 
 
 def test_the_latest_checkpoint_is_the_trackers(tmp_path: Any) -> None:

@@ -121,11 +121,3 @@ def test_learner_and_engine_must_both_have_their_gpus(tmp_path: Path) -> None:
         check(config(tmp_path, SEPARATE, hardware="gpu"))
     fewer = ["trainer.n_gpus_per_node=4", "actor_rollout_ref.rollout.n_gpus_per_node=2"]
     check(config(tmp_path, SEPARATE, *fewer, hardware="gpu"))
-
-
-
-
-
-
-
-

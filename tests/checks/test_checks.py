@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import shutil
 import socket
 import threading
 import warnings
@@ -426,8 +425,6 @@ def test_a_critics_rows_are_packed_whatever_the_policys_are(tmp_path: Path) -> N
         check(config(tmp_path, *given, "algorithm.adv_estimator=gae"))
 
 
-
-
 def test_engines_divide_the_devices(tmp_path: Path) -> None:
     three, two = "trainer.n_gpus_per_node=3", "actor_rollout_ref.rollout.tensor_model_parallel_size=2"
     batch = "data.train_batch_size=129"
@@ -459,10 +456,6 @@ def test_what_does_not_go_with_turns(tmp_path: Path, override: str, message: str
         check(config(tmp_path, "batch_unit=turns", "trainer.n_gpus_per_node=4", override))
 
 
-
-
-
-
 def test_a_game_of_a_package_that_is_missing_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(entries: Any, setting: str = "games") -> None:
         raise ImportError("textarena is not installed: pip install textarena")
@@ -488,18 +481,6 @@ def test_vllm_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "vllm" else find(name))
     with pytest.raises(ConfigError, match=r"vLLM is not installed: run run_scripts/setup\.sh.*pip install vllm=="):
         check(composed)
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 def test_a_gpu_run_needs_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

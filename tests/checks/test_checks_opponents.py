@@ -13,7 +13,6 @@ from omegaconf import OmegaConf
 from safetensors.torch import save_file
 
 from recipe.spiral.checks import ConfigError, check
-from recipe.spiral.opponents.pool import Pool
 from tests.made_configs import config, with_vllm_and_gpus
 
 
@@ -242,5 +241,3 @@ def test_many_initial_members_need_a_larger_pool(tmp_path: Path) -> None:
     setup.fsp.initial, setup.actor_rollout_ref.model.lora_rank = [{"path": str(tmp_path / "exports"), "size": 1}], 8
     with pytest.raises(ConfigError, match=r"is a whole model, and the policy a LoRA adapter"):
         check(setup)
-
-

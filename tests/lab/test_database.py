@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.lab.database import DamagedDatabase, Database
+from recipe.spiral.lab.database import DamagedDatabase, Database, DiskFull
 from recipe.spiral.storage.disk import WITHOUT_LOCKS, InUse
 
 TABLES = ("games", "answers")
@@ -135,8 +135,8 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from recipe.spiral.lab.database import Database
-from recipe.spiral.lab.database import DiskFull
+from recipe.spiral.lab.database import DiskFull, Database
+from recipe.spiral.lab.database import DiskFull, DiskFull
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 database = Database(Path(sys.argv[1]), ["games", "answers"])

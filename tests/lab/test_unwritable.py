@@ -64,8 +64,6 @@ def test_a_command_says_so(
     assert os.listdir(tmp_path) == ["file"]
 
 
-
-
 def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert unwritable(tmp_path / "not" / "yet") == ""
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)  # root may write anywhere

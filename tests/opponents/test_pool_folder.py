@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from recipe.spiral.lab.models.provided import is_intact
 from recipe.spiral.lab.opponents.elsewhere import form_of, materialise, members_of
 from recipe.spiral.opponents import pool_folder
 from recipe.spiral.opponents.model_files import local, missing_files
 from recipe.spiral.opponents.pool import snapshot_name
 from recipe.spiral.opponents.pool_folder import PoolFolder
-from recipe.spiral.storage import disk, saving
-from recipe.spiral.lab.models.provided import is_intact
+from recipe.spiral.storage import disk
 from recipe.spiral.storage.checkpoints import POOL, BrokenCheckpoint
 from recipe.spiral.storage.disk import link_or_copy
 from recipe.spiral.storage.manifest import MANIFEST, changed_files
@@ -127,8 +127,6 @@ def test_nothing_is_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         with pytest.raises(FileExistsError):
             link_or_copy(tmp_path / "a", tmp_path / "b")
         assert value_of(tmp_path / "b") == 2
-
-
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -341,14 +339,6 @@ def test_a_kill_in_a_restore_can_be_repeated(tmp_path: Path, monkeypatch: pytest
     assert pool.names == ["a", "later"]
     assert pool.restore_from(checkpoint, list("abc")) == []
     assert [value_of(pool.path(name)) for name in pool.names] == [0, 1, 2]
-
-
-
-
-
-
-
-
 
 
 # -- pools from elsewhere ----------------------------------------------------------------------------------------------

@@ -123,8 +123,6 @@ def test_before_a_first_step_no_weights_are_put_aside(tmp_path: Path) -> None:
     assert not (tmp_path / "checkpoints" / TRACKER).is_symlink()
 
 
-
-
 def test_a_resumed_run_keeps_the_model_that_it_began_with(tmp_path: Path) -> None:
     """Also where this version would now provide another one by the same name."""
     run, before = tmp_path / "run", tmp_path / "cache" / "tiny-of-before"

@@ -19,7 +19,10 @@ from .disk import write_whole
 #: In a run's folder: the settings that a start changed, with the step from which they hold.
 CHANGES = "settings.jsonl"
 #: What each start makes for itself.
-_OF_A_START = ("ray_kwargs", "run_dir", "environment", "actor_rollout_ref.rollout.agent.agent_loop_config_path")
+_OF_A_START = (
+    *("ray_kwargs", "run_dir", "environment", "trainer.resume_"),
+    "actor_rollout_ref.rollout.agent.agent_loop_config_path",
+)
 
 
 def load_config(file: Path) -> DictConfig:

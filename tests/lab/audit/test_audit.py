@@ -29,7 +29,7 @@ from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines, rae_advantages
 from recipe.spiral.rollouts.schedule import parse_games, training_row
-from recipe.spiral.storage.checkpoints import CONFIG, TRACKER, name_latest, read_state, write_state
+from recipe.spiral.storage.checkpoints import CONFIG, name_latest, read_state, write_state
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.group_baselines import GroupBaselines
@@ -175,8 +175,6 @@ def make_run(run_dir: Path, decays: Sequence[float] = (), **changes: Any) -> Pat
             write_state(run_dir / "checkpoints" / f"global_step_{step}", state)
             name_latest(run_dir / "checkpoints", step)
     return run_dir
-
-
 
 
 def test_random_openings_are_drawn_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -381,8 +379,6 @@ def test_a_record_without_its_digest_is_a_problem(run_dir: Path, capsys: pytest.
     status, _, found = audit(run_dir, capsys)
     assert status == 1 and len(found["problems"]) == 2 * (GAMES + 1)
     assert all("is not as it was written" in problem for problem in found["problems"])
-
-
 
 
 @pytest.mark.parametrize(
@@ -689,7 +685,10 @@ def test_checkpoints_went_with_a_run_that_was_moved(
 def test_checkpoints_of_another_history_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Those beyond the tracker's, of a run that went back to an earlier step."""
     run_dir = make_run(tmp_path / "run")
-    write_state(run_dir / "checkpoints" / "global_step_40", {"step": 40, "settings": {"seed": SEED}, "baselines": {"values": []}})
+    write_state(
+        run_dir / "checkpoints" / "global_step_40",
+        {"step": 40, "settings": {"seed": SEED}, "baselines": {"values": []}},
+    )
     assert audit(run_dir, capsys)[0] == 0
 
 
