@@ -138,10 +138,10 @@ def test_a_resumed_run_keeps_the_model_that_it_began_with(tmp_path: Path) -> Non
         }
     )
     assert model_of_resumed(config) is None
-    checkpoint.mkdir(parents=True)
+    run.mkdir()
     OmegaConf.save(OmegaConf.create(saved), run / "config.yaml")
     assert model_of_resumed(config) is None, "no checkpoint to resume from"
-    (checkpoints / "latest_checkpointed_iteration.txt").write_text("4")
+    checkpoint.mkdir(parents=True)
     assert model_of_resumed(config) == before
     other = OmegaConf.merge(
         config,

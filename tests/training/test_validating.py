@@ -132,6 +132,7 @@ def validate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any, worke
 
     trainer.agent_loop_manager = SimpleNamespace(generate_sequences=launched_and_played)
     metrics: dict[str, float] = PPOTrainer._validate(trainer)
+    trainer.state.records.wait()
     assert trainer.launched.of("train", "val", "question") == []
     return metrics
 
