@@ -135,8 +135,7 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from recipe.spiral.lab.database import DiskFull, Database
-from recipe.spiral.lab.database import DiskFull, DiskFull
+from recipe.spiral.lab.database import Database, DiskFull
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 database = Database(Path(sys.argv[1]), ["games", "answers"])
