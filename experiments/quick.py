@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -83,23 +83,20 @@ def run(config: DictConfig, every: int, model: Path, on_point: Callable[[Point],
 
 
 class _Models:
-    """Serves the pool's members by the models themselves, in place of an engine (``league.Engine``)."""
+    """Serves the pool's members by the models themselves, in place of an engine (``engine_settings.Engine``)."""
 
     def __init__(self, sampler: Callable[[PreTrainedModel], CachedSampler]) -> None:
         self._sampler = sampler
         self.held: dict[str, CachedSampler] = {}
-        self.loads = self.kept = 0
 
-    def load(self, models: Mapping[str, Path], in_play: Collection[str] | None = None) -> dict[str, tuple[int, ...]]:
+    def load(self, models: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
         from transformers import AutoModelForCausalLM
 
-        new = models.keys() - self.held.keys()
-        self.loads, self.kept = len(new), len(models) - len(new)
-        for name in new:
+        for name in models.keys() - self.held.keys():
             self.held[name] = self._sampler(AutoModelForCausalLM.from_pretrained(models[name]).eval())
         return dict.fromkeys(models, ())
 
-    def sleep(self, again: Collection[str] = (), in_play: Collection[str] | None = None) -> None:
+    def sleep(self) -> None:
         """An engine would free its memory; there is none here."""
 
 

@@ -197,8 +197,6 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("guard.invalid=much", r"guard\.invalid=much: must be a number >= 0 and <= 1 or null"),
         ("fsp.start_from=-1", r"fsp\.start_from=-1: must be a whole number >= 0"),
         ("fsp.update_interval=0", r"fsp\.update_interval=0: must be a whole number >= 1 or null"),
-        ("fsp.keep=lifo", r"fsp\.keep=lifo: must be one of fifo, spread, best"),
-        ("fsp.on_missing=ask", r"fsp\.on_missing=ask: must be one of leave_out, stop"),
         ("algorithm.rae.decay=.nan", r"algorithm\.rae\.decay=nan: must be a number"),
         ("guard.reasoning_chars=-1", r"guard\.reasoning_chars=-1: must be a whole number"),
         ("data.max_prompt_length=0", r"data\.max_prompt_length=0: must be a whole number >= 1"),
@@ -450,10 +448,6 @@ def test_engines_divide_the_devices(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"parallel_size=2: an engine takes 2 of the 3 devices, .* take 1,"):
         check(config(tmp_path, three, two, batch, hardware="gpu"))
     check(config(tmp_path, "trainer.n_gpus_per_node=6", two, batch, hardware="gpu"))
-    opponents = config(tmp_path, three, batch, "fsp.enabled=true", hardware="gpu")
-    opponents.opponent_engine.rollout = {"tensor_model_parallel_size": 2}
-    with pytest.raises(ConfigError, match=r"opponent_engine\.rollout\..*=2: .* the 3 devices .* take 1"):
-        check(opponents)
 
 
 def test_a_batch_that_the_ranks_do_not_divide_names_one_that_they_do(tmp_path: Path) -> None:

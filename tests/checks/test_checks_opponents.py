@@ -89,12 +89,11 @@ def test_an_endpoint_is_asked_and_not_by_a_dry_run(tmp_path: Path) -> None:
     ("overrides", "message"),
     [
         (["fsp.enabled=true", "fsp.size=0"], r"fsp\.size=0: must be a whole number >= 1"),
-        (["fsp.enabled=true", "fsp.members_per_step=26"], r"fsp\.members_per_step=26: must be <= fsp\.size=25"),
         (["fsp.enabled=true", "fsp.ratio=1.5"], r"fsp\.ratio=1\.5: must be a number >= 0 and <= 1"),
-        (["fsp.enabled=true", "fsp.sample=best"], r"fsp\.sample=best: must be one of uniform, recent, hard, even"),
+        (["fsp.enabled=true", "fsp.sample=best"], r"fsp\.sample=best: must be one of uniform, hard"),
         (
             ["fsp.enabled=true", "fsp.ratio=0.9", "opponents=[{kind: random, share: 0.2}]"],
-            r"fsp\.ratio=0\.9, opponents: random: share=0\.2: must be at most 1 together",
+            r"fsp\.ratio=0\.9: must be at most 1 together",
         ),
         (["fsp.initial=base"], r"fsp\.initial=base: must be a list"),
         (["fsp.initial=[{path: null}]"], r"fsp\.initial: .*: must be base, or \{path"),
@@ -172,40 +171,8 @@ def test_engines_that_share_a_gpu_share_its_memory(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"2 opponents on each GPU and the policy's .*=0\.6 make 1\.00 of its memory"):
         check(config(tmp_path, *both, "fsp.members_per_step=2", hardware="gpu"))
     check(config(tmp_path, *both, "fsp.members_per_step=2", "opponent_engine.devices=own", hardware="gpu"))
-    larger = config(tmp_path, *both, hardware="gpu")
-    OmegaConf.update(larger, "opponent_engine.rollout.gpu_memory_utilization", 0.4, force_add=True)
-    with pytest.raises(
-        ConfigError, match=r"^opponent_engine\.rollout\.gpu_memory_utilization=0\.4: 1 .* make 1\.00 of"
-    ):
-        check(larger)
-    larger.opponent_engine.rollout.gpu_memory_utilization = None
-    with pytest.raises(ConfigError, match=r"^opponent_engine\.rollout\.gpu_memory_utilization=null: must be a number"):
-        check(larger)
     lora = ["actor_rollout_ref.model.lora_rank=8", "fsp.members_per_step=8"]
     check(config(tmp_path, *both, *lora, hardware="gpu"))
-
-
-@pytest.mark.parametrize("key", ["temperature", "top_p", "top_k", "n", "val_kwargs"])
-def test_opponents_have_no_sampling_of_their_own(tmp_path: Path, key: str) -> None:
-    made = config(tmp_path)
-    made.opponent_engine.rollout = {key: made.actor_rollout_ref.rollout[key]}
-    with pytest.raises(ConfigError, match=rf"^opponent_engine\.rollout\.{key}: does nothing, .*rollout\.{key}; leave"):
-        check(made)
-
-
-@pytest.mark.parametrize(("members", "replicas", "ranks"), [(2, 8, 1), (9, None, 1), (5, None, 2)])
-def test_several_engines_may_meet_on_one_of_many_gpus(
-    tmp_path: Path, members: int, replicas: int | None, ranks: int
-) -> None:
-    settings = ["fsp.enabled=true", "trainer.n_gpus_per_node=8", "opponent_engine.gpu_memory_utilization=0.3"]
-    wide = config(tmp_path, *settings, f"fsp.members_per_step={members}", hardware="gpu")
-    wide.opponent_engine.replicas = replicas
-    wide.opponent_engine.rollout = {"tensor_model_parallel_size": ranks}
-    with pytest.raises(ConfigError, match=r"2 opponents on each GPU .* make 1\.20 .* or opponent_engine\.replicas$"):
-        check(wide)
-    wide.opponent_engine.rollout = {"data_parallel_size": 3}
-    with pytest.raises(ConfigError, match=r"parallel_size=1: an engine takes 3 of the 8 devices .*; take 1$"):
-        check(wide)
 
 
 def test_a_frozen_model_is_of_the_policys_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +223,7 @@ def test_a_pool_goes_on_without_the_paths_that_its_first_members_came_from(tmp_p
         check(setup)  # the checkpoint has no pool: members would join now
     pool = Pool(size=3)
     for name in ("pool-10", "pool-20"):
-        pool.add(name, 0, str(elsewhere), permanent=True)
+        pool.add(name, 0, permanent=True)
     state = read_state(folder)
     state["league"]["pool"] = pool.state_dict()
     write_state(folder, state)

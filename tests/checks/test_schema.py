@@ -11,7 +11,7 @@ import pytest
 
 from recipe.spiral.checks.names import CONFIG, VERLS, read_yaml, walk
 from recipe.spiral.checks.schema import KINDS, is_of
-from recipe.spiral.opponents.pool import Keep, Sample
+from recipe.spiral.opponents.pool import Sample
 from recipe.spiral.processes.composing import in_verl
 
 #: Parsed where they are used, or links to other settings.
@@ -28,7 +28,7 @@ def test_every_setting_of_spirals_own_is_described() -> None:
 
 
 def test_names_of_ways_are_those_of_the_code() -> None:
-    for setting, names in (("fsp.keep", Keep), ("fsp.sample", Sample)):
+    for setting, names in (("fsp.sample", Sample),):
         assert KINDS[setting] == f"one of {', '.join(get_args(names))}"
 
 

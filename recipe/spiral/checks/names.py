@@ -57,7 +57,6 @@ class Names:
             _merge(self._tree, read_yaml(file))
         self._tree.pop("defaults", None)
         if program != "eval":
-            self._tree["opponent_engine"]["rollout"] = self._tree["actor_rollout_ref"]["rollout"]
             unlisted = OmegaConf.from_dotlist([f"{setting}=null" for setting in TABLES["unlisted"]])
             _merge(self._tree, OmegaConf.to_container(unlisted))
         self._tree["hydra"] = {**OmegaConf.to_container(OmegaConf.structured(HydraConf)), "env": {}}

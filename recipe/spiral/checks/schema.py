@@ -33,9 +33,6 @@ def check_values(config: DictConfig, values: Mapping[str, Any]) -> None:
     """
     for setting, kind in KINDS.items():
         _check(config, setting, kind)
-        of_opponents = f"opponent_engine.rollout.{setting.removeprefix(_ROLLOUT)}"
-        if setting.startswith(_ROLLOUT) and OmegaConf.select(config, of_opponents, default=config) is not config:
-            _check(config, of_opponents, kind)
     for setting, default in verls_defaults().items():
         value = values.get(setting, default)
         kind = "true or false" if isinstance(default, bool) else "a number" if isinstance(default, int | float) else ""

@@ -101,7 +101,7 @@ def following(config: DictConfig) -> dict[str, Any]:
         values["ray_kwargs.ray_init.num_gpus"] = _or(given, needed)
         # in the engine's own process the first rank of several would wait for the others, for half an hour
         sizes = [f"{kind}_parallel_size" for kind in ("tensor_model", "pipeline_model")]
-        wide = any(part.get(size, 1) != 1 for part in (rollout, config.opponent_engine.rollout) for size in sizes)
+        wide = any(rollout.get(size, 1) != 1 for size in sizes)
         executor = OmegaConf.select(config, _EXECUTOR)
         values[_EXECUTOR] = "mp" if wide and str(executor).endswith("UniProcExecutor") else executor
     return {**values, **runtime.following(config)}

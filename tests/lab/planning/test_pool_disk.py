@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
@@ -17,19 +15,18 @@ from recipe.spiral.opponents.pool import Pool, snapshot_name
     st.integers(1, 4),
     st.integers(1, 4),
     st.integers(1, 9),
-    st.sampled_from(["fifo", "spread", "best"]),
 )
-def test_the_bound_holds(pool_size: int, kept: int, interval: int, save_freq: int, keep: Any) -> None:
+def test_the_bound_holds(pool_size: int, kept: int, interval: int, save_freq: int) -> None:
     """Files as sets of names, through 40 steps; at every moment, also while a member is being written."""
-    pool, checkpoints, most = Pool(pool_size, 0, interval, keep), [], 0
+    pool, checkpoints, most = Pool(pool_size, 0, interval), [], 0
     for step in range(41):
         if pool.due(step):
-            held = set(pool.names).union(*checkpoints)
+            held = set(pool.members).union(*checkpoints)
             most = max(most, len(held | {snapshot_name(step)}))
             pool.add(snapshot_name(step), step)
         if step and step % save_freq == 0:
-            checkpoints = [*checkpoints, set(pool.names)]
-            most = max(most, len(set(pool.names).union(*checkpoints)))
+            checkpoints = [*checkpoints, set(pool.members)]
+            most = max(most, len(set(pool.members).union(*checkpoints)))
             checkpoints = checkpoints[-kept:]
     assert most <= members(pool_size, kept, 40, interval, save_freq)
     assert most <= members(pool_size, None, 40, interval, save_freq)

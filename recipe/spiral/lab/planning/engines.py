@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf
 
-from ...opponents.engine_settings import has_adapter, memory_share, number_of_slots
-from ...opponents.league import League
+from ...opponents.engine_settings import has_adapter, models_served, number_of_slots
 from .model_size import ModelSize
 from .trainer_memory import FULL, width
 
@@ -50,8 +49,6 @@ def of_opponents(config: DictConfig, model: ModelSize) -> tuple[Engine, int, int
     With LoRA opponents are adapters on the policy's engine.
     """
     (merged, taken), settings = _served(config), config.opponent_engine
-    if settings.kv_cache_memory_bytes is not None:
-        merged.engine_kwargs.vllm.kv_cache_memory_bytes = settings.kv_cache_memory_bytes
     engine = _engine(config, model, merged, "opponent_engine.gpu_memory_utilization")
     if settings.devices == "own":
         return engine, 0, taken
@@ -68,9 +65,9 @@ def devices(config: DictConfig) -> int:
 
 def _served(config: DictConfig) -> tuple[DictConfig, int]:
     """The settings of the opponents' engines, and how many devices they take, all together."""
-    settings, models = config.opponent_engine, 0 if has_adapter(config) else League(config).served
-    share = {"gpu_memory_utilization": memory_share(settings)}
-    merged = OmegaConf.merge(config.actor_rollout_ref.rollout, share, settings.rollout)
+    settings, models = config.opponent_engine, 0 if has_adapter(config) else models_served(config)
+    share = {"gpu_memory_utilization": settings.gpu_memory_utilization}
+    merged = OmegaConf.merge(config.actor_rollout_ref.rollout, share)
     ranks = int(merged.tensor_model_parallel_size)
     shared = config.trainer.n_gpus_per_node * config.trainer.nnodes
     return merged, number_of_slots(settings, models, shared, ranks) * ranks if models else 0
