@@ -11,7 +11,6 @@ import pytest
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 from ray.actor import ActorClass
-from verl.checkpoint_engine.base import CheckpointEngineManager
 from verl.single_controller.base.decorator import MAGIC_ATTR
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
@@ -33,7 +32,7 @@ from vllm.v1.engine.output_processor import OutputProcessor, RequestState
 from recipe.spiral.processes.engine_failure import DIED, LAST_WORDS
 from recipe.spiral.runtime.direct_client import DirectClient, NoRouter
 from recipe.spiral.workers.engine.adapters import FIRST_ID
-from recipe.spiral.workers.engine.slot_server import SlotReplica, SlotServer
+from recipe.spiral.workers.engine.slot_server import SlotReplica
 from recipe.spiral.workers.engine.slots import FIRST_RANK
 from recipe.spiral.workers.engine.vllm import MOST_CALLS, VLLMReplica, VLLMServer
 from recipe.spiral.workers.snapshot import SnapshotWorker
@@ -314,7 +313,7 @@ def test_vllms_adapters() -> None:
     assert "request.lora_request.lora_name" in inspect.getsource(kv_cache_utils), (
         "what was computed is found by an adapter's name, which is one member's alone"
     )
-    assert "self.add_adapter(lora)" in body(LRUCacheWorkerLoRAManager._apply_adapters), "it is read at its first request"
+    assert "self.add_adapter(lora)" in body(LRUCacheWorkerLoRAManager._apply_adapters), "read at its first request"
     assert "remove_oldest_adapter()" in body(LRUCacheWorkerLoRAManager.add_adapter), "opponent_engines.make_room"
     assert "lora_request" in parameters(RequestOutput.__init__), "ChoosingEngine asks an answer whose it is"
 

@@ -31,7 +31,6 @@ def names(program: str = "spiral_trainer") -> Names:
         ("++trainer.foo=1", r"^\+\+trainer\.foo=1: there is no such setting; "),
         ("+actor_rollout_ref.actor.lrr=1", r"did you mean `actor_rollout_ref\.actor\.optim\.lr`\?$"),
         ("+actor_rollout_ref.actor.optim.betass=1", r"did you mean `actor_rollout_ref\.actor\.optim\.betas`\?$"),
-        ("+opponent_engine.rollout.max_num_seq=1", r"did you mean `opponent_engine\.rollout\.max_num_seqs`\?$"),
         ("+trainer_mode=sync", r"did you mean `trainer\.v1\.trainer_mode`\?$"),
         ("+steps=10", r"^\+steps=10: .*; did you mean `trainer\.total_training_steps=10`\?$"),
         ("+trainer.steps=10", r"did you mean `trainer\.total_training_steps=10`\?$"),
@@ -82,9 +81,6 @@ def test_a_presets_unknown_key_is_named_by_itself(tmp_path) -> None:
         "transfer_queue.backend.SimpleStorage.anything",
         "actor_rollout_ref.actor.checkpoint.save_lora_only",
         "trainer.v1.sampler.sampler_kwargs.anything",
-        "opponent_engine.rollout.max_num_seqs",
-        "opponent_engine.rollout.engine_kwargs.vllm.max_logprobs",
-        "opponent_engine.rollout.enable_sleep_mode",
     ],
 )
 def test_what_verl_vllm_and_ray_take_freely_is_free(key: str, tmp_path) -> None:
@@ -150,7 +146,6 @@ def test_a_value_in_place_of_a_section_or_a_list_is_refused(key: str, value: obj
         ("rules.illegal_rewards", "loss"),
         ("actor_rollout_ref.model.lora.target_modules", "all-linear"),
         ("actor_rollout_ref.model.lora.exclude_modules", None),
-        ("opponent_engine.rollout", "${actor_rollout_ref.rollout}"),
     ],
 )
 def test_what_may_stand_in_place_of_a_list_and_a_link_may_be_meant(key: str, value: object, tmp_path) -> None:

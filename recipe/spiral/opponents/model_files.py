@@ -56,7 +56,10 @@ def check_whole(folder: Path, setting: str) -> None:
 def check_unchanged(folder: Path, setting: str) -> None:
     """A ``ValueError`` if weights are not what their folder's manifest says, if it has one. All of them are read."""
     if changed := changed_files(folder):
-        raise ValueError(f"{setting}: {folder}: damaged: {', '.join(changed[:3])}: not what {MANIFEST} there says")
+        raise ValueError(
+            f"{setting}: {folder}: damaged: {', '.join(changed[:3])}: not what {MANIFEST} there says; restore it, or, "
+            f"if it was changed on purpose, remove {MANIFEST}"
+        )
 
 
 def weight_files(folder: Path, form: Form) -> list[str]:
