@@ -130,7 +130,7 @@ def test_a_member_is_recognised_in_its_own_games_and_nowhere_else(
 ) -> None:
     run = Run(
         tmp_path / "run",
-        *pool(model, f"fsp.initial=[{{path: {fixed_move}}}]", "fsp.update_interval=2", "fsp.members_per_step=2"),
+        *pool(model, f"fsp.initial=[{fixed_move}]", "fsp.update_interval=2", "fsp.members_per_step=2"),
         "trainer.total_training_steps=4",
     )
     runs.append(run)

@@ -169,7 +169,7 @@ def test_initial_members_never_leave(tmp_path: Path) -> None:
     base.mkdir()
     snapshot(str(base))
     made = league(tmp_path)
-    made.restore({}, None, [BASE, {"path": str(base)}], str(base))
+    made.restore({}, None, [BASE, str(base)], str(base))
     for step in range(20):
         made.join(step, snapshot)
     names = list(made.pool.members)
@@ -276,7 +276,7 @@ def test_members_that_join_a_run_on_the_way_are_as_old_as_that(tmp_path: Path) -
     base.mkdir()
     snapshot(str(base))
     made = league(tmp_path, opponents=[{"kind": "random", "name": "model", "share": 0.1}])
-    made.restore({}, None, [BASE, {"path": str(base)}], str(base), step=40)
+    made.restore({}, None, [BASE, str(base)], str(base), step=40)
     assert [member.step for member in made.pool.members.values()] == [40, 40]
     assert "model" not in made.pool.members, "that is another opponent's name"
 

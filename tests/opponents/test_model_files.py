@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.opponents.model_files import local, missing_files, unfit
+from recipe.spiral.opponents.model_files import local, missing_files, put, unfit
+from recipe.spiral.storage.manifest import MANIFEST, write_manifest
 from tests.opponents.folders import adapter, cut, model, tensors
 
 SIZES = {
@@ -92,3 +93,20 @@ def test_a_model_of_the_hub_is_read_from_its_cache(tmp_path: Path, monkeypatch: 
     for name in ("some/other", "an/other"):
         with pytest.raises(ValueError, match=name):
             local(name)
+
+
+def test_what_plays_of_a_model_gets_into_a_pool_by_links(tmp_path: Path) -> None:
+    source, target = model(tmp_path / "source"), tmp_path / "target"
+    for more in ("optimizer.pt", "code.py", "old.safetensors", "chat_template.jinja"):
+        (source / more).touch()
+    write_manifest(source)
+    target.mkdir()
+    put(source, target)
+    kept = {file.name for file in source.iterdir()} - {"optimizer.pt", "code.py", "old.safetensors", MANIFEST}
+    assert {file.name for file in target.iterdir()} == kept
+    assert (target / "config.json").samefile(source / "config.json")
+    weights = source / "model-00002-of-00002.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    for wrong in (source, tmp_path):
+        with pytest.raises(ValueError, match=r"damaged|nothing to play against"):
+            put(wrong, target)

@@ -11,8 +11,8 @@ from omegaconf import DictConfig
 from ..opponents.engine_settings import has_adapter, models_served, number_of_slots
 from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponents
 from ..opponents.kinds import entry_of, kinds, make_player
-from ..opponents.league import League, given
-from ..opponents.model_files import CONFIGS, check_unchanged, is_hub_id, local, whole_path
+from ..opponents.league import League
+from ..opponents.model_files import CONFIGS, check_unchanged, check_whole, form_of, is_hub_id, local, whole_path
 from ..opponents.pool import snapshot_step
 from ..players.seats import BASE
 from ..processes.runtime import engine_ranks
@@ -136,26 +136,22 @@ def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> Non
 
 def check_initial(config: DictConfig) -> None:
     """Check the members that a pool begins with, where a run has no checkpoint of its pool yet."""
-    members = 0
-    for entry in config.fsp.initial:
-        keys = set(entry) if hasattr(entry, "keys") else set()
-        if entry != BASE and (keys - {"path", "start", "interval", "size"} or not keys or not entry.get("path")):
-            raise ValueError(f"fsp.initial: {entry}: must be base, or {{path: ..., start: 0, interval: 1, size: null}}")
-        if entry == BASE or is_hub_id(str(entry["path"])):
-            members += 1
-            if entry != BASE and not config.dry_run:  # else the hub is asked when all workers stand
-                local(str(entry["path"]), CONFIGS, "fsp.initial: path=")
+    lora = has_adapter(config)
+    for path in config.fsp.initial:
+        if path == BASE:
             continue
-        found, lora = given(entry), has_adapter(config)
-        members += len(found)
-        what = "a whole model, and the policy a LoRA adapter" if lora else "an adapter, and the policy not"
-        for member in found:
-            if member.adapter is not None and member.adapter != lora:
-                raise ValueError(f"fsp.initial: {member.path} is {what}: give members of the policy's kind")
-    if config.fsp.enabled and members >= config.fsp.size:
+        if isinstance(path, str) and is_hub_id(path):
+            if not config.dry_run:  # else the hub is asked when all workers stand
+                local(path, CONFIGS, "fsp.initial: ")
+        elif not isinstance(path, str) or form_of(Path(path).expanduser()) != ("adapter" if lora else "hf"):
+            kind = "an adapter" if lora else "a whole model"
+            raise ValueError(f"fsp.initial: {path}: must be base, or the folder of {kind}; export a checkpoint")
+        else:
+            check_whole(Path(path).expanduser(), "fsp.initial")
+    if config.fsp.enabled and len(config.fsp.initial) >= config.fsp.size:
         raise ValueError(
-            f"fsp.size={config.fsp.size}: fsp.initial has {members} members, which never leave; take a larger pool, or "
-            "fewer of them ({path: ..., size: ...})"
+            f"fsp.size={config.fsp.size}: fsp.initial has {len(config.fsp.initial)} members, which never leave; take a "
+            "larger pool"
         )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import extensions
-from ..extensions import Budgets, Given, Kind, Measured, Questions, Watcher
+from ..extensions import Budgets, Kind, Measured, Questions, Watcher
 
 #: What starts a job of a sweep, before its overrides.
 JOB = [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
@@ -80,11 +80,6 @@ class Extension(extensions.Extension):
 
         file = Path(config.run_dir) / budgets.COSTS
         return budgets.Budgets(parse_opponents(config.opponents), rollout_processes(config), file)
-
-    def given(self, entry: Mapping[str, Any], setting: str) -> Sequence[Given]:
-        from .opponents.elsewhere import given
-
-        return given(entry, setting)
 
     def watcher(self, config: Any) -> Watcher:
         from .watching import watcher

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..extensions import Budgets, Given, first
+from ..extensions import Budgets, first
 from ..players.records import GameRecord
 from ..players.seats import BASE, PAST_SELF, Seat
 from ..players.seeds import GameKey
@@ -21,7 +21,7 @@ from ..storage.checkpoints import POOL
 from .engine_settings import Engine, has_adapter, members_loaded
 from .fixed_opponents import MODEL, parse_opponents
 from .matchmaking import draw_seat
-from .model_files import is_hub_id, local, missing_files, put
+from .model_files import local, missing_files, put
 from .pool import Pool, given_name, snapshot_name
 from .pool_folder import PoolFolder
 
@@ -163,18 +163,18 @@ class League:
         self.folder.save_into(checkpoint, filter(self._has_files, dict.fromkeys([*members, *in_play])))
 
     def restore(
-        self, state: Mapping[str, Any], checkpoint: Path | None, initial: Iterable[Any], base: str, step: int = 0
+        self, state: Mapping[str, Any], checkpoint: Path | None, initial: Iterable[str], base: str, step: int = 0
     ) -> None:
         """Go on as a checkpoint says; without one, or from one that had no pool, with the initial members.
 
         Args:
             state: the checkpoint's; {} if there is none.
-            initial: the pool's first members: "base", or {path, start, interval, size}.
+            initial: the pool's first members: "base", or the path of a model or an adapter.
             base: the path of the initial model.
 
         Raises:
             MemberGone: the checkpoint lacks a member.
-            ValueError: there is no member at a path of ``initial``.
+            ValueError: there is no model or adapter at a path of ``initial``.
         """
         self.budgets.load_state_dict(state.get("budgets", {}))
         self.folder.restore_from(checkpoint)
@@ -187,35 +187,15 @@ class League:
         if gone := [name for name in self.pool.members if self._has_files(name) and name not in there]:
             raise MemberGone(f"{checkpoint}: its pool lacks {', '.join(gone)}; take another checkpoint")
 
-    def _add_initial(self, entries: Iterable[Any], base: str, joined: int) -> None:
+    def _add_initial(self, paths: Iterable[str], base: str, joined: int) -> None:
         assert self.pool is not None
-        for entry in entries:
-            if entry == BASE and self._adapters:
-                self.pool.add(BASE, joined, permanent=True)
-                continue
-            for member in [_model(base)] if entry == BASE else given(entry):
-                taken = [*self.pool.members, *self.fixed, PAST_SELF]
-                name = BASE if entry == BASE else given_name(member.name, taken)
+        for path in paths:
+            taken = [*self.pool.members, *self.fixed, PAST_SELF]
+            name = BASE if path == BASE else given_name(Path(path).name, taken)
+            if self._has_files(name):
                 with self.folder.writing(name) as place:
-                    member.fill(place)
-                self.pool.add(name, joined, permanent=True)
+                    put(local(base if path == BASE else path).absolute(), place)
+            self.pool.add(name, joined, permanent=True)
 
     def _has_files(self, name: str) -> bool:
         return not (name == BASE and self._adapters)
-
-
-def given(entry: Mapping[str, Any]) -> Sequence[Given]:
-    """The members that an entry ``{path: ...}`` of ``fsp.initial`` names, a model of the hub among them, which is
-    fetched; a ``ValueError`` if nobody can say."""
-    if is_hub_id(path := str(entry["path"])):
-        return [_model(path)]
-    found = first(lambda extension: extension.given(entry, "fsp.initial: path"))
-    if found is None:
-        raise ValueError(f"fsp.initial: {dict(entry)}: members from elsewhere come with extensions; take base, or none")
-    members: Sequence[Given] = found
-    return members
-
-
-def _model(path: str) -> Given:
-    folder = local(path).absolute()
-    return Given(folder.name, folder, None, partial(put, folder))

@@ -148,7 +148,7 @@ def put(source: Path, target: Path) -> None:
     It is a ``ValueError`` if ``source`` is neither, is not whole, or is damaged."""
     form = form_of(source)
     if form is None:
-        raise ValueError(f"{source}: is nothing to play against: must be a checkpoint, a model or an adapter")
+        raise ValueError(f"{source}: is nothing to play against: must be a model or an adapter; export a checkpoint")
     check_whole(source, "pool")
     check_unchanged(source, "pool")
     texts = {file.name for file in source.iterdir() if file.is_file() and file.suffix in TEXTS} - {MANIFEST}

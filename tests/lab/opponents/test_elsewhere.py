@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from recipe.spiral.lab.opponents.elsewhere import form_of, materialise, members_of
+from recipe.spiral.lab.opponents.elsewhere import members_of
 from recipe.spiral.opponents.pool import snapshot_name
-from recipe.spiral.opponents.pool_folder import PoolFolder
-from recipe.spiral.storage.cache import is_intact
 from recipe.spiral.storage.checkpoints import BrokenCheckpoint
-from recipe.spiral.storage.manifest import MANIFEST, changed_files
-from tests.opponents.folders import adapter, cut, model, value_of
+from tests.opponents.folders import adapter, cut, model
 from tests.storage.test_checkpoints import save
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -104,71 +98,3 @@ def test_what_is_taken_must_be_whole(tmp_path: Path) -> None:
     (half / "actor/model_world_size_1_rank_0.pt").unlink()
     with pytest.raises(BrokenCheckpoint, match="not whole"):
         members_of(tmp_path / "run")
-
-
-def test_a_member_keeps_the_digests_of_its_weights(tmp_path: Path) -> None:
-    """Through a checkpoint and back."""
-    pool, checkpoint = PoolFolder(tmp_path / "pool"), tmp_path / "global_step_1"
-    with pool.writing("given") as place:
-        materialise(model(tmp_path / "source"), place)
-    assert is_intact(pool.path("given"))
-    pool.save_into(checkpoint, ["given"])
-    pool.remove("given")
-    pool.restore_from(checkpoint)
-    assert is_intact(pool.path("given"))
-    weights = pool.path("given") / "model-00002-of-00002.safetensors"
-    flipped = bytearray(weights.read_bytes())
-    flipped[-1] ^= 1
-    weights.write_bytes(flipped)
-    assert changed_files(pool.path("given")) == [weights.name]
-    with pytest.raises(ValueError, match=rf"{pool.path('given')}: damaged: {weights.name}: .*{MANIFEST}"):
-        materialise(pool.path("given"), tmp_path / "another")
-
-
-def test_what_a_member_needs_is_linked(tmp_path: Path) -> None:
-    source = model(tmp_path / "source")
-    for more in ("optimizer.pt", "code.py", "old.safetensors", "chat_template.jinja"):
-        (source / more).touch()
-    pool = PoolFolder(tmp_path / "pool")
-    with pool.writing("given") as place:
-        materialise(source, place)
-    there = {file.name for file in pool.path("given").iterdir()}
-    kept = {file.name for file in source.iterdir()} - {"optimizer.pt", "code.py", "old.safetensors"}
-    assert there == kept | {MANIFEST}
-    assert (pool.path("given") / "config.json").samefile(source / "config.json")
-    with pool.writing("lora") as place:
-        materialise(adapter(tmp_path / "lora", 3), place)
-    assert value_of(pool.path("lora")) == 3
-    with pytest.raises(ValueError, match="is nothing to play against"), pool.writing("nothing") as place:
-        materialise(tmp_path, place)
-    assert pool.names == ["given", "lora"]
-
-
-@pytest.mark.full
-def test_checkpoints_of_ours_are_exported(tmp_path: Path) -> None:
-    """Whole models and adapters; what arrives is what the training had, to the bit."""
-    from safetensors.torch import load_file
-
-    made = subprocess.run(
-        [sys.executable, "tests/made_checkpoints.py", str(tmp_path), "1"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert made.returncode == 0, made.stderr[-3000:]
-    pool = PoolFolder(tmp_path / "pool")
-    forms = {"untied": "hf", "tied": "hf", "lora": "adapter", "lora_only": "adapter"}
-    for kind, form in forms.items():
-        ((step, folder, source_form),) = members_of(tmp_path / kind)
-        assert (step, source_form) == (7, "checkpoint")
-        with pool.writing(kind) as place:
-            materialise(folder, place)
-        assert form_of(pool.path(kind)) == form
-        original = tmp_path / kind / ("adapter" if form == "adapter" else "model")
-        file = "adapter_model.safetensors" if form == "adapter" else "model.safetensors"
-        ours, theirs = load_file(pool.path(kind) / file), load_file(original / file)
-        assert ours.keys() == theirs.keys()
-        assert all((ours[name] == theirs[name]).all() for name in theirs)
-    assert sorted(path.name for path in pool.folder.iterdir()) == sorted(forms)

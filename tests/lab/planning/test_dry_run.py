@@ -129,7 +129,7 @@ def test_where_a_sweep_cannot_be_is_refused(tmp_path: Path, dry: Dry) -> None:
 
 
 def test_a_folder_may_have_a_number_for_its_name_and_opponents_of_the_hub_are_named(dry: Dry) -> None:
-    done = dry("run_dir=2026", "hardware=cpu", "fsp.enabled=true", "fsp.initial=[base, {path: some/model}]")
+    done = dry("run_dir=2026", "hardware=cpu", "fsp.enabled=true", "fsp.initial=[base, some/model]")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("dry run: 2026; ") and "\n  some/model, an opponent\n" in done.stdout
 

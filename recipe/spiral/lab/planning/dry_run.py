@@ -86,7 +86,7 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
         if not made.fits and config.memory.on_excess == "stop":
             raise ConfigError(memory_table.refusal(config, size, made))
     opponents = [o.settings["path"] for o in parse_opponents(config.opponents) if o.kind == MODEL]
-    opponents += [entry["path"] for entry in config.fsp.initial if config.fsp.enabled and entry != BASE]
+    opponents += [path for path in config.fsp.initial if config.fsp.enabled and path != BASE]
     downloads += [f"{path}, an opponent" for path in map(str, opponents) if is_hub_id(path)]
     downloads += [f"benchmark {CATALOG[entry.id].place}" for entry in benchmarks if entry.path is None]
     if downloads:
