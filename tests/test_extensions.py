@@ -50,12 +50,6 @@ def test_a_users_extension_is_asked_before_ours(mine: Mine, tmp_path: Path) -> N
     assert League(made).budgets is BUDGETS
 
 
-def test_a_users_extension_may_run_the_jobs(mine: Mine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mine, "run", lambda jobs: 7)
-    monkeypatch.setattr(main_spiral, "compose", lambda program: [(OmegaConf.create({"dry_run": True}), None)])
-    assert main_spiral._main() == 7
-
-
 def test_questions_are_asked_by_one_extension(mine: Mine, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = "recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks.ValidationBenchmarks"
     monkeypatch.setattr(ours, lambda entries, seed: entries)

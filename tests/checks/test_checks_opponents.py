@@ -88,15 +88,10 @@ def test_an_endpoint_is_asked_and_not_by_a_dry_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["fsp.enabled=true", "fsp.size=0"], r"fsp\.size=0: must be a whole number >= 1"),
-        (["fsp.enabled=true", "fsp.ratio=1.5"], r"fsp\.ratio=1\.5: must be a number >= 0 and <= 1"),
-        (["fsp.enabled=true", "fsp.sample=best"], r"fsp\.sample=best: must be one of uniform, hard"),
         (
             ["fsp.enabled=true", "fsp.ratio=0.9", "opponents=[{kind: random, share: 0.2}]"],
             r"fsp\.ratio=0\.9: must be at most 1 together",
         ),
-        (["fsp.initial=base"], r"fsp\.initial=base: must be a list"),
-        (["fsp.initial=[{path: x}]"], r"fsp\.initial: .*: must be base, or"),
         (["fsp.initial=[./nowhere]"], r"fsp\.initial: \./nowhere: must be base, or"),
         (
             ["fsp.enabled=true", "fsp.size=1", "fsp.initial=[base]"],
@@ -122,10 +117,6 @@ def test_an_endpoint_is_asked_and_not_by_a_dry_run(tmp_path: Path) -> None:
         ),
         (["fsp.enabled=true", "fsp.start_from=400"], r"nobody would ever be in the pool, with .*start_from=400"),
         (["fsp.enabled=true", "fsp.update_interval=null"], r"nobody would ever be in the pool"),
-        (["fsp.enabled=true", "fsp.ratio=half"], r"fsp\.ratio=half: must be a number"),
-        (["draw_retry.max_retries=0"], r"draw_retry\.max_retries=0: must be a whole number >= 1"),
-        (["opponent_engine.devices=gpu"], r"opponent_engine\.devices=gpu: must be one of shared, own"),
-        (["opponent_engine.gpu_memory_utilization=1"], r"gpu_memory_utilization=1: must be a number > 0 and < 1"),
     ],
     ids=lambda value: str(value)[:60],
 )
@@ -214,7 +205,7 @@ def test_a_pool_goes_on_without_the_paths_that_its_first_members_came_from(tmp_p
         check(setup)  # the checkpoint has no pool: members would join now
     pool = Pool(size=3)
     for name in ("pool-10", "pool-20"):
-        pool.add(name, 0, permanent=True)
+        pool.add(name, 0, str(elsewhere), permanent=True)
     state = read_state(folder)
     state["league"]["pool"] = pool.state_dict()
     write_state(folder, state)

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.full]
 def test_a_member_plays_on_two_ranks(tmp_path: Path, model: Path, runs: list[Run]) -> None:
     run = Run(
         tmp_path / "run",
-        *small(model, "seed=5", "determinism=true", "trainer.total_training_steps=4", "trainer.n_gpus_per_node=2"),
+        *small(model, "seed=5", "trainer.total_training_steps=4", "trainer.n_gpus_per_node=2"),
         *("trainer.val_before_train=false", "trainer.test_freq=-1", "trainer.save_freq=-1"),
         *("fsp.enabled=true", "fsp.update_interval=2", "games=[TicTacToe,KuhnPoker]"),
     )
