@@ -205,7 +205,7 @@ def test_a_pool_goes_on_without_the_paths_that_its_first_members_came_from(tmp_p
         check(setup)  # the checkpoint has no pool: members would join now
     pool = Pool(size=3)
     for name in ("pool-10", "pool-20"):
-        pool.add(name, 0, str(elsewhere), permanent=True)
+        pool.add(name, 0, permanent=True)
     state = read_state(folder)
     state["league"]["pool"] = pool.state_dict()
     write_state(folder, state)
