@@ -27,8 +27,8 @@ def state(step: int, **more: Any) -> dict[str, Any]:
     """SPIRAL's part of a checkpoint in sync mode, with nothing in it."""
     known = {"step": step, "run_dir": "", "ranks": 1, "torch": "2", "settings": {"seed": 0}}
     moves = {"records_after": 0, "in_flight": [], "game_length": {"games": 0, "rows": 0}}
-    matchmaker = {"owed": {}, "roles": {}, "step": 0, "used": {}}
-    league = {"pool": None, "matchmaker": matchmaker, "tokens": {}, "budgets": {}}
+
+    league = {"pool": None, "budgets": {}}
     return {**known, **moves, "baselines": {"values": []}, "guard": {}, "league": league, **more}
 
 
