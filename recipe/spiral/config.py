@@ -42,22 +42,9 @@ class Style(StrEnum):
     dialogue = "dialogue"
 
 
-class Keep(StrEnum):
-    fifo = "fifo"
-    spread = "spread"
-    best = "best"
-
-
 class Sample(StrEnum):
     uniform = "uniform"
-    recent = "recent"
     hard = "hard"
-    even = "even"
-
-
-class OnMissing(StrEnum):
-    leave_out = "leave_out"
-    stop = "stop"
 
 
 class Devices(StrEnum):
@@ -107,10 +94,8 @@ class Prompt:
 @dataclass
 class Pool:
     enabled: bool
-    keep: Keep
     sample: Sample
-    initial: list[Any]
-    on_missing: OnMissing
+    initial: list[str]
     ratio: float = within(0, 1)
     size: int = within(1)
     start_from: int = within(0)
@@ -121,11 +106,7 @@ class Pool:
 @dataclass
 class OpponentEngine:
     devices: Devices
-    rollout: dict[str, Any]
-    replicas: int | None = within(1)
-    sleep_level: int | None = within(1, 2)
     gpu_memory_utilization: float = within(_POSITIVE, 1)
-    kv_cache_memory_bytes: int | None = within(1)
 
 
 @dataclass

@@ -19,7 +19,7 @@ from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.debug import marked_timer
 
 from . import extensions
-from .opponents.engine_settings import has_adapter
+from .opponents.engine_settings import has_adapter, models_served
 from .processes.garbage import collect_less
 from .processes.interrupts import STOP, STOPPED
 from .processes.runtime import is_fast
@@ -73,8 +73,8 @@ class SpiralTrainer(Mixin):
         self._alarms: list[str] = []
         self._stopped_by: str | None = None
         self._interrupted = False
-        if self.state.league.served and has_adapter(config):
-            opponent_engines.make_room(config, self.state.league.served)
+        if has_adapter(config) and (served := models_served(config)):
+            opponent_engines.make_room(config, served)
         super().__init__(config)
 
     # -- launching -----------------------------------------------------------------------------------------------------
@@ -120,8 +120,8 @@ class SpiralTrainer(Mixin):
     def on_init_end(self) -> None:
         """While the policy's engine sleeps, the opponents' take their part of the devices."""
         league = self.state.league
-        if league.served:
-            self.opponents = opponent_engines.start(self, league.served, has_adapter(self.config), slot_class())
+        if served := models_served(self.config):
+            self.opponents = opponent_engines.start(self, served, has_adapter(self.config), slot_class())
             league.engine = self.opponents
             self.opponents.sleep()
         for extension in extensions.loaded():

@@ -38,8 +38,8 @@ def fill(folder: Path, step: int, pool: PoolFolder) -> None:
     """All that a checkpoint may hold."""
     values = [["KuhnPoker", 0, "self", 0.1 * step], ["KuhnPoker", 1, "self", -0.1 * step]]
     made = state(step, asynchronous=True, in_flight=[[step, 1, None]], baselines={"values": values})
-    members = [asdict(Member(name, int(name[-2:]), rating=1000.0 + step)) for name in MEMBERS]
-    made["league"]["pool"] = {"members": members, "rating": 1000.5, "newest": -1, "late": 0}
+    members = [asdict(Member(name, int(name[-2:]), points=1.0 + step)) for name in MEMBERS]
+    made["league"]["pool"] = {"members": members, "newest": -1}
     write_state(folder, {**made, "manifest": True})
     for name in ("actor/huggingface", "transfer_queue/simple_storage", REFERENCE):
         (folder / name).mkdir(parents=True)

@@ -103,7 +103,7 @@ def test_what_can_be_followed_is_with_a_line(tmp_path: Path, mode: str, rank: in
 @pytest.mark.parametrize("mode", MODES)
 def test_what_cannot_be_followed_is_refused_with_both_values(tmp_path: Path, mode: str) -> None:
     told = [f"trainer.v1.trainer_mode={mode}", *POOL, f"{MODEL}.lora_rank=8", f"{MODEL}.lora.merge=true"]
-    pool = {"members": [], "rating": 1500.0, "newest": -1, "late": 0}
+    pool = {"members": [], "newest": -1}
     folder = saved(tmp_path, *told, league=made_state(10)["league"] | {"pool": pool})
     check(config(tmp_path, *told))
     changes = [f"{setting}={now}" for setting, (_, now) in REFUSED.items()]
@@ -138,7 +138,7 @@ def test_games_in_flight_keep_whom_they_are_played_against(tmp_path: Path, chang
 
 @pytest.mark.parametrize("mode", MODES)
 def test_as_many_members_as_have_games_in_flight_are_loaded(tmp_path: Path, mode: str) -> None:
-    told, pool = [*POOL, f"trainer.v1.trainer_mode={mode}"], {"members": [], "rating": 1500.0, "newest": -1, "late": 0}
+    told, pool = [*POOL, f"trainer.v1.trainer_mode={mode}"], {"members": [], "newest": -1}
     saved(tmp_path, *told, "fsp.members_per_step=3", league=made_state(10)["league"] | {"pool": pool})
     check(config(tmp_path, *told, "fsp.members_per_step=4"))
     fewer = config(tmp_path, *told, "fsp.members_per_step=2")

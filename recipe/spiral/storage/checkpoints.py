@@ -210,7 +210,7 @@ def changed(folder: Path, only: tuple[str, ...] = ()) -> list[str]:
     wrong += [name for name in _files(folder) if name not in known and _is_one(folder / name, patterns)]
     members = [member for member in sorted(folder.glob(f"{POOL}/*")) if member.is_dir()]
     there = [f"{POOL}/{member.name}" for member in members]
-    # one whose folder is not there is for fsp.on_missing
+    # one whose folder is not there is named when the pool is restored
     wrong = [name for name in wrong if not name.startswith(f"{POOL}/") or str(Path(name).parent) in there]
     if not only:
         wrong += [f"{POOL}/{member.name}/{name}" for member in members for name in changed_member(member)]
