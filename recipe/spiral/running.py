@@ -47,13 +47,13 @@ from .processes.starting import own_checkpoints, set_aside
 from .processes.terminal import fail, show_traceback, visible
 from .rollouts.schedule import AGENT
 from .storage.checkpoints import CONFIG, latest
-from .storage.disk import DiskFull, InUse, LineFile, write_whole
+from .storage.disk import InUse, LineFile, write_whole
 
 #: Seconds that a run has for the rest of its step and a checkpoint after SIGTERM, unless this variable says others.
 LIMIT = 120
 SAVE_LIMIT = "SPIRAL_SAVE_LIMIT"
 #: Errors whose message says everything.
-PLAIN = (ConfigError, DiskFull, EngineFailure)
+PLAIN = (ConfigError, EngineFailure)
 #: What Ray's own processes do not get: ``timeout`` and a closed terminal send it to the whole group.
 _NOT_FOR_RAY = (signal.SIGTERM, signal.SIGHUP)
 
@@ -109,7 +109,7 @@ def prepared(config: DictConfig, run_dir: Path) -> None:
             check_late(config)
     except Exception as error:  # a class that is not there, an argument that it does not take
         raise ConfigError(verls_reason(error)) from error
-    for line in (*set_aside(config), *followed(config)):
+    for line in (*set_aside(config), *followed(config, note=True)):
         print(line, flush=True)
         LineFile(run_dir / LOG).append(line)
     set_environment(tracker_environment(run_dir))
