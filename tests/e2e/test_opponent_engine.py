@@ -288,7 +288,7 @@ def test_servers_that_are_stopped_leave_no_processes(engines: Engines) -> None:
     ]
     processes = [*servers, *(child for server in servers for child in server.children(recursive=True))]
     assert len(processes) >= 6, "each is a server, an engine and a worker"
-    for _, server in engines.opponents.actors():
+    for server in engines.opponents.handles:
         ray.kill(server)
     _, alive = psutil.wait_procs(processes, timeout=60)
     assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
