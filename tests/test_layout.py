@@ -73,7 +73,7 @@ def core() -> list[Path]:
 
 def test_the_core_tells_its_story_in_one_sitting() -> None:
     rooms = {path.stem for path in RECIPE.iterdir() if path.suffix == ".py" or path.is_dir()}
-    assert len(rooms - {"__init__", "__pycache__", "config"} - ADDED) <= 20
+    assert len(rooms - {"__init__", "__pycache__", "config"} - ADDED) <= 21
     assert len(list(RECIPE.glob("*.py"))) <= 10
 
 

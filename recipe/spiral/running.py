@@ -110,7 +110,7 @@ def prepared(config: DictConfig, run_dir: Path) -> None:
     except Exception as error:  # a class that is not there, an argument that it does not take
         raise ConfigError(verls_reason(error)) from error
     for line in (*set_aside(config), *followed(config, note=True)):
-        print(line, flush=True)
+        print(visible(line), flush=True)
         LineFile(run_dir / LOG).append(line)
     set_environment(tracker_environment(run_dir))
     os.environ[RUN_DIR] = str(run_dir)
@@ -150,10 +150,10 @@ def _run(config: DictConfig, run_dir: Path, limit: int) -> str:
             say_now("Ray starts")
             run_ppo(config, task_runner_class=Started(ray.remote(TaskRunner), ray_runs))
     except Exception as error:
-        dead = pulse.stop()
-        raise (dead or error) from error
+        raise (pulse.dead() or error) from error
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_RAY)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         pulse.stop()
         ray.shutdown()
     return ending.by

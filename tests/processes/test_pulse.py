@@ -64,7 +64,7 @@ def test_who_is_dead(
     watching = Pulse(lambda error: (seen.append(error), died.set()), interval=0.001, grace=0.001)
     watching.start()
     assert died.wait(0.1 if not blamed else 5) == blamed
-    assert (watching.stop() is not None) == at_the_end
+    assert (watching.dead() is not None) == at_the_end
     assert [str(error) for error in seen] == ["dead"] * blamed
 
 
@@ -72,4 +72,4 @@ def test_a_run_that_ends_by_itself_has_its_own_error(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(pulse, "ray", Ray(worker=RayActorError(error_msg="dead")))
     watching = Pulse(lambda error: pytest.fail("the run had ended"), interval=0.001, grace=5)
     watching.start()
-    assert str(watching.stop()) == "dead"
+    assert str(watching.dead()) == "dead"

@@ -53,8 +53,8 @@ def test_a_step_is_one_line_with_what_matters(tmp_path: Path) -> None:
     console.step(2, metrics(), SECONDS)
     start, line = log(tmp_path / "run")
     assert start == "training for 100 steps"
-    assert line.startswith("step   2/100  12.5 s  (play 6.0 update 4.0)  KuhnPoker 0/0/100  TicTacToe 50/50/0  ")
-    assert "invalid 20.0%  tokens 4.0" in line and len(line) <= WIDTH == 110
+    beginning = "step   2/100  12.5 s  KuhnPoker 0/0/100  TicTacToe 50/50/0  invalid 20.0%  play 6.0 update 4.0"
+    assert line.startswith(beginning) and len(line) <= WIDTH == 110
     assert line.endswith("ETA 20m25s"), "98 steps at 12.5 s"
 
 
@@ -66,7 +66,7 @@ def test_pairs_are_shown_and_their_lack_is_said(tmp_path: Path) -> None:
     console.step(1, metrics() | pairs, SECONDS)
     console.step(2, metrics() | {"pairs/count": 0.0, "pairs/ties": 15.0}, SECONDS)
     _, some, none = log(tmp_path / "run")
-    assert "  pairs 12 (ties 3) accuracy 75% margin +0.010  " in some
+    assert "  pairs 12 (ties 3) accuracy 75% margin +0.010  KuhnPoker" in some
     assert "  pairs 0 (ties 15), so that there was no update  " in none
 
 
@@ -74,7 +74,7 @@ def test_games_that_a_prompt_ended_are_shown(tmp_path: Path) -> None:
     console = Console(tmp_path, Clock())
     console.start(0, 100)
     console.step(1, {**metrics(), "games/prompt_too_long": 0.03}, SECONDS)
-    assert "invalid 20.0%  prompt too long 3.0%" in log(tmp_path)[1]
+    assert "s  prompt too long 3.0%  KuhnPoker" in log(tmp_path)[1]
 
 
 def test_games_that_were_too_old_are_shown(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_games_that_were_too_old_are_shown(tmp_path: Path) -> None:
     console.step(1, {**metrics(), "async/dropped": 2.0}, SECONDS)
     console.step(2, {**metrics(), "async/dropped": 0.0}, SECONDS)
     _, some, none = log(tmp_path)
-    assert "invalid 20.0%  stale 2" in some and "stale" not in none
+    assert "s  stale 2  KuhnPoker" in some and "stale" not in none
 
 
 def test_the_eta_of_a_resumed_run_counts_its_own_steps_only(tmp_path: Path) -> None:

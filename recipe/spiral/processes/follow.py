@@ -52,6 +52,7 @@ class Follow:
         self._stop.set()
         self._thread.join()
         self._print_new()
+        self._now.unlink(missing_ok=True)
         if self._out is not None and self._out.isatty():
             print("\r\x1b[K", end="", file=self._out, flush=True)
 

@@ -32,10 +32,14 @@ class Pulse:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> Exception | None:
-        """End it; returns the error of an actor that has died before the run ended, if there is one."""
+    def stop(self) -> None:
         self._stop.set()
-        self._thread.join(self._grace)
+        if self._thread.is_alive():
+            self._thread.join(self._grace)
+
+    def dead(self) -> Exception | None:
+        """End it; returns the error of an actor that has died before the run failed, if there is one."""
+        self.stop()
         with suppress(Exception):  # Ray may be gone
             return self.look(seconds=2.0, queue=False)
         return None

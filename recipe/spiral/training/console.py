@@ -54,12 +54,12 @@ class Console:
         line = f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s"
         eta = f"  ETA {duration(left)}"
         for part in (
-            f"({phases})" if phases else "",
-            *self._games(metrics),
             objective,
-            f"invalid {metrics['turns/invalid']:.1%}",
             self._lost(metrics),
+            *self._games(metrics),
+            f"invalid {metrics['turns/invalid']:.1%}",
             self._pool(metrics),
+            phases,
             f"tokens {metrics['turns/response_tokens']:.1f}",
             f"entropy {metrics['turns/entropy']:.2f}",
         ):
