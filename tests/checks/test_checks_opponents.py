@@ -97,7 +97,7 @@ def test_an_endpoint_is_asked_and_not_by_a_dry_run(tmp_path: Path) -> None:
             ["fsp.enabled=true", "fsp.size=1", "fsp.initial=[base]"],
             r"fsp\.size=1: fsp\.initial has 1 members, which never",
         ),
-        (["opponents=[{kind: clever, share: 0.1}]"], r"kind=clever: unknown; known kinds: random, .*, api, model"),
+        (["opponents=[{kind: clever, share: 0.1}]"], r"must be \{kind: random \| .*api \| model"),
         (["opponents=[{kind: random, share: 0.1, strength: 3}]"], r"^opponents: random: strength: no setting of the "),
         (["opponents=[{kind: random, shre: 0.1}]"], r"^opponents: random: shre: no setting .*; did you mean share\?$"),
         (["games=[Snake]", "opponents=[{kind: perfect, share: 0.1}]"], r"Snake.*TicTacToe"),

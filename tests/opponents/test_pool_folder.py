@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -129,11 +128,10 @@ def test_a_kill_in_a_restore_can_be_repeated(tmp_path: Path, monkeypatch: pytest
             raise Killed
         disk.put_in_place(new, target)
 
-    restore: Callable[[], None] = lambda: pool.restore_from(checkpoint)  # noqa: E731
     with monkeypatch.context() as patch:
         patch.setattr(pool_folder, "put_in_place", killed)
         with pytest.raises(Killed):
-            restore()
+            pool.restore_from(checkpoint)
     assert pool.names == ["a"]
-    restore()
+    pool.restore_from(checkpoint)
     assert [value_of(pool.path(name)) for name in pool.names] == [0, 1, 2]
