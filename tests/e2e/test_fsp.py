@@ -93,11 +93,11 @@ def kill_in_a_refresh(run: Run, after: int) -> bool:
     """
     run.wait_for(rf"^step *{after}/{STEPS} ")
     end = time.monotonic() + 20.0
-    while time.monotonic() < end and not any((run.run_dir / "pool").glob("unfinished*")):
+    while time.monotonic() < end and not any((run.run_dir / "pool").glob(".*")):
         time.sleep(0.0005)
     run.kill()
     run.wait()
-    return any((run.run_dir / "pool").glob("unfinished*"))
+    return any((run.run_dir / "pool").glob(".*"))
 
 
 def said(record: GameRecord) -> object:

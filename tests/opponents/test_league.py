@@ -324,7 +324,7 @@ def test_a_member_changes_only_when_nobody_plays_against_it(tmp_path: Path) -> N
             assert (made.folder.path(name) / "config.json").is_file() and name in made.engine.held
         made.sleep()
         made.join(step, snapshot)
-    assert len(seen) > 3 and made.engine.most == 2
+    assert len(seen) > 2 and made.engine.most == 2
     under_way.clear()
     made.begin_step(9)
     made.join(9, snapshot)
