@@ -42,10 +42,12 @@ class Extension(extensions.Extension):
             _ask_endpoints(config)
 
     def model(self, config: Any) -> Path | None:
-        """An embedded model. One that is neither shipped nor in the cache is made now."""
-        from .models import of_config
+        """An embedded model: shipped, or unpacked now."""
+        from ..rollouts.schedule import parse_games, validated_games
+        from .models import embedded
 
-        return of_config(config)
+        shares = [*parse_games(config.games), *validated_games(config)]
+        return embedded(config.embedded_model, {share.id for share in shares})
 
     def ready(self, config: Any, tokenizer: Any) -> None:
         from .planning.memory_table import check_memory

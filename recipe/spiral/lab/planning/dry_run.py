@@ -29,8 +29,7 @@ from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail, visible
 from ..evaluation.benchmarks.catalog import CATALOG
 from ..evaluation.benchmarks.validation_benchmarks import parse_entries
-from ..models import EMBEDDED
-from ..models import of_config as embedded_of
+from ..models import SHIPPED
 from ..models.published import GATED, PUBLISHED
 from . import memory_table
 from .devices import VISIBLE
@@ -114,12 +113,8 @@ def look_at_model(config: DictConfig) -> tuple[ModelSize | None, list[str], list
     """The model's size, if it is known; what would be downloaded or made of it; and what cannot be checked."""
     prompts = "the lengths of prompts, as the model's tokenizer is not here"
     if config.actor_rollout_ref.model.path is None:
-        users = any(not name.startswith("recipe.spiral.") for name in config.extensions)
-        unknown = users and config.embedded_model not in EMBEDDED  # an extension of the user's may make it
-        try:
-            folder = model_of_resumed(config) or (None if unknown else embedded_of(config, make=False))
-        except (ValueError, ImportError) as error:
-            raise ConfigError(f"embedded_model={config.embedded_model}: {error}") from error
+        shipped = SHIPPED / str(config.embedded_model)
+        folder = model_of_resumed(config) or (shipped if shipped.is_dir() else None)
         if folder is None:
             made = f"{config.embedded_model}: made or unpacked on the machine of the run"
             return None, [made], [prompts, "the memory, as the model is not made"]
