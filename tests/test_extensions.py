@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral import extensions, main_spiral
+from recipe.spiral import extensions
 from recipe.spiral.lab.extension import Extension as Lab
 from recipe.spiral.opponents.league import League, given
 from recipe.spiral.rollouts.dataset import asked
@@ -26,9 +26,6 @@ BUDGETS, MEMBERS, QUESTIONS = (
 class Mine(extensions.Extension):
     def __init__(self) -> None:
         self.seen: Any = None
-
-    def model(self, config: Any) -> Path | None:
-        return Path("/mine") if config.embedded_model == "mine" else None
 
     def budgets(self, config: Any) -> extensions.Budgets | None:
         return BUDGETS
@@ -51,17 +48,8 @@ def mine(monkeypatch: pytest.MonkeyPatch) -> Mine:
 
 
 def test_a_users_extension_is_asked_before_ours(mine: Mine, tmp_path: Path) -> None:
-    made = config(tmp_path, "embedded_model=mine")
-    main_spiral.provide_model(made)
-    assert made.actor_rollout_ref.model.path == "/mine"
-    assert League(made).budgets is BUDGETS
+    assert League(config(tmp_path)).budgets is BUDGETS
     assert given({"path": "/nowhere/of/mine"}) is MEMBERS
-
-
-def test_a_users_extension_may_run_the_jobs(mine: Mine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mine, "run", lambda jobs: 7)
-    monkeypatch.setattr(main_spiral, "compose", lambda program: [(OmegaConf.create({"dry_run": True}), None)])
-    assert main_spiral._main() == 7
 
 
 def test_what_is_not_a_users_is_ours(mine: Mine, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 ``extensions`` in the config names modules. Each has a class ``Extension``, a subclass of the one here, and every
 process of a run makes those that it asks. Ours are ``lab.extension`` (exact metrics, benchmarks, the memory's estimate,
-dry runs, sweeps, the making of models, opponents that are no past selves) and ``spin.extension`` (DPO on pairs).
+dry runs, the making of models, opponents that are no past selves) and ``spin.extension`` (DPO on pairs).
 Somebody else's is used in the same way; see docs/extensions.md. Besides, ``config/task/questions.yaml`` names
 the dataset of ``spin``, and nothing else of the core a name in either.
 """
@@ -196,18 +196,14 @@ class Extension:
 
     # -- the start, in the process that starts the run -----------------------------------------------------------------
 
-    def run(self, jobs: Sequence[tuple[Any, Any]]) -> int | None:
-        """Do what the command line asks for in place of one training, and return the exit status; None: nothing of
-        mine. A job is a config and Hydra's own node."""
+    def run(self, config: Any) -> int | None:
+        """Do what the config asks for in place of a training, and return the exit status; None: nothing of mine."""
 
     def settle(self, config: Any) -> None:
         """Set what follows from other settings."""
 
     def check(self, config: Any) -> None:
         """Look at the settings, without torch and verl; a ValueError or ImportError refuses them in one line."""
-
-    def model(self, config: Any) -> Path | None:
-        """The folder of ``embedded_model``, which may be made now; None: not of mine. Errors as of ``check``."""
 
     def ready(self, config: Any, tokenizer: Any) -> None:
         """The last look before the start, with the model and its tokenizer there. Errors as of ``check``."""

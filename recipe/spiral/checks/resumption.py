@@ -113,8 +113,6 @@ def finished(config: DictConfig) -> list[str]:
     )
     try:
         before, now = config_of(run_dir) or OmegaConf.create(), config.copy()
-        if now.actor_rollout_ref.model.path is None:  # an embedded model
-            now.actor_rollout_ref.model.path = OmegaConf.select(before, "actor_rollout_ref.model.path")
         asked = unresolved(without_secrets(values(now, resolve=True)))
         was = values(before, resolve=True)
     except OmegaConfBaseException:  # of other versions, or wrong now

@@ -122,8 +122,7 @@ def card(source: Source, what: str, is_adapter: bool) -> str:
     name = Path(str(source.setting("trainer.experiment_name") or source.run)).name
     project = source.setting("trainer.project_name")
     path = source.setting("actor_rollout_ref.model.path")
-    embedded = source.setting("embedded_model")
-    base = source.hub_id() or (Path(str(path)).name if path else embedded and f"the embedded model `{embedded}`")
+    base = source.hub_id() or (Path(str(path)).name if path else None)
     facts = {
         "run": f"{Path(str(project)).name}/{name}" if project else name,
         "step": source.step,

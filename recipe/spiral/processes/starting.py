@@ -1,5 +1,4 @@
-"""What a start settles: the checkpoint that it goes on from, the files of an earlier start that it does not go on with,
-and what follows from its precision."""
+"""What a start settles: the checkpoint that it goes on from, and the files of an earlier start that it leaves."""
 
 from __future__ import annotations
 
@@ -18,20 +17,16 @@ from ..storage.checkpoints import (
     OWNER,
     POOL,
     TRACKER,
-    config_file,
     is_of,
     latest,
     resumed_from,
-    run_before,
     steps,
 )
 from ..storage.disk import write_whole
 from ..storage.metrics_file import METRICS, read_metrics
 from ..storage.record_writer import RecordWriter
-from ..storage.run_config import load_config
 from .launch import TRACKERS, only_one
 from .run_log import LOG
-from .terminal import note
 
 #: verl's and vLLM's names of full precision.
 _FULL = ("float32", "fp32", "32")
@@ -118,26 +113,3 @@ def rollout_is(config: DictConfig) -> Any:
     if correction.rollout_is != "auto":
         return correction.rollout_is
     return None if config.trainer.v1.trainer_mode == "sync" or bypass_mode(config) else "token"
-
-
-def tell_precision(config: DictConfig) -> None:
-    """Say where a preset's results were measured in another precision."""
-    computed = reduced_precision(config)
-    if computed is not None and config.measured_in is not None:
-        note(f"this preset's results were measured in {config.measured_in}; this run computes in {computed}")
-
-
-def model_of_resumed(config: DictConfig) -> Path | None:
-    """The folder of the embedded model that a run began with, if the run is resumed and the folder is still there.
-
-    A resumed run needs it as its KL reference, as the base of LoRA and as the pool's first member. Another version of
-    this recipe, or another machine, may provide another model by the same name. Raises ValueError: the config that the
-    run's folder keeps is damaged.
-    """
-    checkpoint = resumed_from(config)
-    if checkpoint is None or not (file := config_file(run_before(config, checkpoint))).is_file():
-        return None
-    before = load_config(file)
-    path = OmegaConf.select(before, "actor_rollout_ref.model.path")
-    same = OmegaConf.select(before, "embedded_model") == config.embedded_model
-    return Path(path) if same and isinstance(path, str) and Path(path).is_dir() else None
