@@ -31,10 +31,10 @@ from ..storage.disk import read_json
 from ..storage.metrics_file import METRICS, MetricsFile, read_metrics
 from ..storage.run_config import unresolved
 from ..training.kept_settings import KEPT, Kept, kept_settings
+from .combinations import has_critic
 from .errors import ConfigError, require, written
 from .names import values
 from .opponents_play import check_initial
-from .verls import has_critic
 
 #: What a checkpoint must hold for a resumed run to equal one that was not interrupted.
 CONTENTS = ("model", "optimizer", "extra")

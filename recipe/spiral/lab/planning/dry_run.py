@@ -19,7 +19,6 @@ from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from ...checks import ConfigError, check, check_model
-from ...checks.machine import check_folders
 from ...checks.names import values
 from ...checks.resumption import check_same_model, finished, followed
 from ...checks.settle import settle
@@ -72,8 +71,7 @@ def _lines(config: DictConfig, choices: Mapping[str, str]) -> Iterator[str]:
     if lines := finished(local):
         yield from lines
         return
-    check(local, here=False)
-    check_folders(local, here=False)
+    check(local)
     yield from followed(local)
     size, downloads, unchecked = look_at_model(local)
     unchecked += ["this machine's GPUs and packages", "what verl itself refuses (optimizer, loss, engine)", *_LAST]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig
 
-from ...checks.verls import has_critic
+from ...checks.combinations import has_critic
 from ...opponents.engine_settings import has_adapter
 from . import engines
 from . import trainer_memory as training
