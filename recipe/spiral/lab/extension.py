@@ -43,7 +43,7 @@ class Extension(extensions.Extension):
         return of_config(config)
 
     def ready(self, config: Any, tokenizer: Any) -> None:
-        from .planning.memory_table import check_memory
+        from .planning.memory import check_memory
         from .watching.tracked_games import check_trackers
 
         check_trackers(config.trainer)
