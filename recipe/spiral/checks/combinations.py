@@ -13,13 +13,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..extensions import loaded
 from ..match import Rules
-from ..opponents.engine_settings import has_adapter
-from ..opponents.league import League
+from ..opponents.engine_settings import has_adapter, models_served
 from ..players import random_player
 from ..players.prompts import get_template
 from ..processes.attention import FLASH, PACKED
 from ..rollouts.schedule import parse_games, plays_games, validated_games
-from .errors import written
 
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
 #: verl's settings with which turns would be trained that were not played, or not be trained that were, and why.
@@ -156,21 +154,17 @@ def asynchronous(config: DictConfig) -> Iterator[str]:
             f"trainer.v1.trainer_mode={mode}: verl sends whole weights, and would leave the adapter behind; take "
             "actor_rollout_ref.model.lora.merge=true, or colocate_async"
         )
-    if mode == "separate_async" and config.opponent_engine.devices != "own" and League(config).served:
+    if mode == "separate_async" and config.opponent_engine.devices != "own" and models_served(config):
         yield (
             f"opponent_engine.devices={config.opponent_engine.devices}: with {mode} the learner's devices are never "
             "free for opponents that the run serves; take own, or colocate_async"
         )
 
 
-def saved(config: DictConfig) -> Iterator[str]:
-    """A checkpoint without one of these goes on as another run."""
-    for setting in ("save_contents", "load_contents"):
-        contents = config.actor_rollout_ref.actor.checkpoint[setting]
-        if lacks := [part for part in ("model", "optimizer", "extra") if part not in contents]:
-            yield f"actor_rollout_ref.actor.checkpoint.{setting}={written(contents)}: lacks {', '.join(lacks)}"
+def pattern(config: DictConfig) -> Iterator[str]:
+    """vLLM finds no past selves there, and says so when the first is to play."""
     if config.fsp.enabled and "[" in config.run_dir:
-        yield f"run_dir={config.run_dir}: vLLM takes [ in a path for a pattern, and finds no past selves"
+        yield f"run_dir={config.run_dir}: vLLM takes [ in a path for a pattern; take another folder"
 
 
 def has_critic(config: DictConfig) -> bool:
@@ -191,4 +185,4 @@ def check_late(config: DictConfig) -> None:
     build_optimizer([torch.nn.Parameter(torch.zeros(1))], omega_conf_to_dataclass(parts.actor.optim))
 
 
-PARTS = (games, advantages, reference, lengths, attention, asynchronous, saved)
+PARTS = (games, advantages, reference, lengths, attention, asynchronous, pattern)
