@@ -53,4 +53,10 @@ def made_model(folder: Path, name: str) -> Path:
     for file in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(SHIPPED / file, folder / file)
     (folder / "chat_template.jinja").write_text(CHAT)
+    without_weights(folder / "model.safetensors")
     return folder
+
+
+def without_weights(file: Path) -> None:
+    """A whole file of safetensors that has none."""
+    file.write_bytes((2).to_bytes(8, "little") + b"{}")

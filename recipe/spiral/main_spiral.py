@@ -27,10 +27,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from . import extensions
 from .checks import ConfigError, check, check_model, refusals
+from .checks.combinations import check_late
 from .checks.errors import require
 from .checks.resumption import finished, followed
 from .checks.settle import settle
-from .checks.verls import check_late
 from .processes.as_written import as_written
 from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray

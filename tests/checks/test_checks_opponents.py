@@ -144,7 +144,7 @@ def test_a_game_that_nobody_plays_at_random_is_trained_without_random_play(tmp_p
         check(config(tmp_path, game, *off, "opponents=[{kind: random, share: 0.1}]"))
     check(config(tmp_path, f"games=[textarena:{name}-v0,Nim]"))
     opening = f"games=[{{id: 'textarena:{name}-v0', random_opening: 2}}]"
-    with pytest.raises(ConfigError, match=r"^games: random_opening=2: the random player cannot play .*; leave it out"):
+    with pytest.raises(ConfigError, match="the random player cannot play"):
         check(config(tmp_path, opening, *off))
 
 

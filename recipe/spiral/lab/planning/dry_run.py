@@ -53,7 +53,7 @@ def _lines(config: DictConfig, choices: Mapping[str, str]) -> Iterator[str]:
     if lines := finished(config):
         yield from lines
         return
-    check(config, here=False)
+    check(config)
     yield from followed(config)
     yield from _of_model(config)
 
