@@ -9,7 +9,7 @@ from typing import Any
 
 from recipe.spiral import main_spiral
 
-SHIPPED = next((Path(main_spiral.__file__).parent / "shipped").glob("tiny-*"))
+SHIPPED = Path(main_spiral.__file__).parent / "shipped" / "tiny"
 #: With every role that a template uses, and all of what an assistant said.
 CHAT = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
