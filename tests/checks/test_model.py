@@ -20,7 +20,7 @@ from recipe.spiral.match import Rules
 from recipe.spiral.players.prompts import History, encoder
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.storage.manifest import WEIGHTS, write_manifest
+from recipe.spiral.storage.manifest import write_manifest
 from tests.made import run_match
 from tests.made_configs import config
 from tests.made_models import without_weights
@@ -116,7 +116,7 @@ def test_weights_must_be_whole(tmp_path: Path, tokenizer: WordTokenizer) -> None
     refused(r"model\.path: .*missing", with_model(tmp_path))
     without_weights(weights)
     (weights.parent / "tokenizer.json").write_text("{}")
-    write_manifest(weights.parent, WEIGHTS)
+    write_manifest(weights.parent)
     check_model(with_model(tmp_path))
     weights.write_bytes(weights.read_bytes()[:-1] + b" ")
     refused("model.path", with_model(tmp_path))
