@@ -35,6 +35,11 @@ def _parsed(config: DictConfig) -> None:
     cap = Rules.from_config(config.rules).turn_cap
     for share in shares:
         require(
+            not share.random_opening or (share.style or config.prompt.style) != "dialogue",
+            f"games: {share.id} has random_opening={share.random_opening}, and prompt.style=dialogue would show random "
+            "moves as the player's own answers; take another style, or leave it out",
+        )
+        require(
             cap is None or share.random_opening < cap,
             f"games: {share.id} has random_opening={share.random_opening}: must be below rules.turn_cap={cap}, which "
             "counts its moves, or games end before anybody is asked; lower one or raise the other",
