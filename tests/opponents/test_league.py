@@ -15,13 +15,15 @@ import torch
 from omegaconf import OmegaConf
 from safetensors.torch import save_file
 
+from recipe.spiral import main_spiral
 from recipe.spiral.lab.opponents.budgets import Spent
 from recipe.spiral.opponents.fixed_opponents import find_opponent, parse_opponents
 from recipe.spiral.opponents.league import League, MemberGone
 from recipe.spiral.players.records import GameRecord, Usage
 from recipe.spiral.players.seats import BASE, Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
-from tests.fake_verl import CONFIG
+
+CONFIG = OmegaConf.load(Path(main_spiral.__file__).parent / "config/spiral_trainer.yaml")
 
 GAMES = ("TicTacToe", "KuhnPoker")
 
