@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
+from recipe.spiral import main_spiral
 from recipe.spiral.trainer import SpiralTrainer
 from recipe.spiral.training.step import Step
 from tests.fake_queue import FakeQueue
 from tests.made_configs import config as made_config
+
+#: What lab adds to the config.
+CONFIG = OmegaConf.load(Path(main_spiral.__file__).parent / "lab/config/extension/lab.yaml")
 
 
 class Verl(PPOTrainer):
