@@ -1,13 +1,12 @@
 """Trains a language model by self-play: ``python -m recipe.spiral.main_spiral [overrides]``.
 
 Hydra composes the config, of ``config/`` and ``config.py``. What follows is set, what would train wrongly is refused,
-the model is provided, and verl's trainer runs with SPIRAL's hooks. With ``-m`` each job is a child process.
+and verl's trainer runs with SPIRAL's hooks. With ``-m`` each job is a child process.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
 import multiprocessing
 import os
 import sys
@@ -28,10 +27,9 @@ from .processes.cluster import listen_on_loopback
 from .processes.composing import RECIPE
 from .processes.interrupts import end_on_signals, interrupt_on_signals, interrupted, interrupted_by
 from .processes.launch import end_with_parent, put_on_path, set_environment
-from .processes.starting import choose_checkpoint, model_of_resumed
+from .processes.starting import choose_checkpoint
 from .processes.terminal import fail, quiet_logging, run_command, visible
 from .rollouts.end_tokens import end_tokens
-from .rollouts.schedule import parse_games
 from .running import train
 
 
@@ -100,7 +98,6 @@ def run(config: DictConfig) -> int:
             check(config)  # without torch and verl, which take seconds to import
             _import_verl()
             interrupt_on_signals()
-            provide_model(config)
             tokenizer = check_model(config)
             name_end_tokens(config, tokenizer.eos_token_id)
             for extension in extensions.loaded():
@@ -124,39 +121,6 @@ def _import_verl() -> None:
         raise ConfigError(str(error)) from error
     except ValueError as error:  # HF_HUB_DOWNLOAD_TIMEOUT=10s
         raise ConfigError(f"a library refuses a variable of the environment: {error}") from error
-
-
-def provide_model(config: DictConfig) -> None:
-    """Fill in the path of an embedded model, the one that a resumed run began with if that is still there. A
-    ConfigError says that there is none, and that it cannot be made."""
-    if config.actor_rollout_ref.model.path is not None:
-        return
-    name = config.embedded_model
-    try:
-        made = model_of_resumed(config) or extensions.first(lambda extension: extension.model(config))
-        path = made or shipped_model(config)
-    except (ValueError, RuntimeError, ImportError, OSError) as error:
-        raise ConfigError(f"embedded_model={name}: {error}") from error
-    if path is None:
-        raise ConfigError(
-            f"embedded_model={name}: only what is shipped is there without recipe.spiral.lab.extension, which makes "
-            "others; take model=hf actor_rollout_ref.model.path=FOLDER"
-        )
-    with open_dict(config):
-        config.actor_rollout_ref.model.path = str(path)
-
-
-def shipped_model(config: DictConfig) -> Path | None:
-    """The folder of the tiny model that comes with the recipe, where it is what the config asks for; None: it is not.
-
-    The lab's extension looks closer, and makes a model where a game's text has changed since.
-    """
-    for folder in (RECIPE / "shipped").glob("tiny-*"):
-        spec = json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))["spec"]
-        games = {share.id for share in parse_games(config.games)}
-        if config.embedded_model == "tiny" and games <= {*spec["games"]} and config.prompt.template == spec["template"]:
-            return folder
-    return None
 
 
 def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:

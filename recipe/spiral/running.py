@@ -21,9 +21,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from . import extensions
+from .checks.combinations import check_late
 from .checks.errors import ConfigError
 from .checks.resumption import followed
-from .checks.verls import check_late
 from .processes.as_written import as_written
 from .processes.causes import cause_of, said_last
 from .processes.cluster import chosen_ray
