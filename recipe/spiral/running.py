@@ -14,7 +14,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +146,8 @@ def _run(config: DictConfig, run_dir: Path, limit: int) -> str:
 
     signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_RAY)  # Ray's processes inherit it
     try:
-        with follow, redirect_stdout(io.StringIO()):
+        shows = config.ray_kwargs.ray_init.log_to_driver
+        with follow, nullcontext() if shows else redirect_stdout(io.StringIO()):
             say_now("Ray starts")
             run_ppo(config, task_runner_class=Started(ray.remote(TaskRunner), ray_runs))
     except Exception as error:
