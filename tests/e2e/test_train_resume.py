@@ -72,7 +72,7 @@ def test_a_killed_run_goes_on_as_the_same_run(
     check_rates_and_trackers(tmp_path / "run", resumed.output)
     done = Run(tmp_path / "run", *overrides, f"{RATE}=1e-3")
     runs.append(done)
-    assert done.wait() == 0 and "starting Ray" not in done.output
+    assert done.wait() == 0 and "run folder:" not in done.output
     assert f"the run is done: it has global_step_{STEPS}" in done.output
     assert f"{RATE}=0.001: it was trained with 1e-06" in done.output
 

@@ -27,7 +27,7 @@ from recipe.spiral.lab.evaluation.policies.evaluation_engine import (
     models_of,
 )
 from recipe.spiral.lab.parsing import parse
-from recipe.spiral.processes.engine_failure import DIED, LAST_WORDS, EngineFailure
+from recipe.spiral.processes.engine_failure import EngineFailure
 from tests.lab.evaluation.made_policies import Fakes, adapter
 
 PATHS = [Path(f"/models/m{number}") for number in range(8)]
@@ -168,21 +168,19 @@ def test_arguments_that_vllm_does_not_take_are_no_failure_that_passes(
             sys.modules, module, cast(ModuleType, SimpleNamespace(AsyncLLM=SimpleNamespace(from_engine_args=None)))
         )
     settings = EngineSettings(dtype="float32", vllm={"nope": 1})
-    with pytest.raises(EngineFailure, match=r"'nope'; take it out of engine\.vllm;") as refusal:
+    with pytest.raises(EngineFailure, match="nope") as refusal:
         VLLMEngine(PATHS[0], (), 8, settings, tmp_path)
     assert type(refusal.value) is kind
 
 
 def test_an_engine_that_dies_at_work_tells_its_last_words(tmp_path: Path) -> None:
     engine, log = object.__new__(VLLMEngine), tmp_path / "engine.log"
-    log.write_text(
-        f"an earlier engine's\n(EngineCore pid=7) {LAST_WORDS}.\n(EngineCore pid=7) RuntimeError: CUDA error\n"
-    )
-    engine._names, engine._log, engine._log_start = {"mend": "free memory"}, log, 20
+    log.write_text("an earlier engine's\n(EngineCore pid=7) RuntimeError: CUDA error\n")
+    engine._log, engine._log_start = log, 20
 
     async def dies(*_: object, **__: object) -> None:
-        raise RuntimeError(f"{DIED}. See stack trace (above) for the root cause.")
+        raise RuntimeError("See stack trace (above) for the root cause.")
 
     engine._engine = SimpleNamespace(collective_rpc=dies)
-    with pytest.raises(EngineFailure, match=r"cannot load its weights: RuntimeError: CUDA error; .*free memory"):
+    with pytest.raises(EngineFailure, match=r"engine\.log"):
         asyncio.run(engine.become(PATHS[0]))
