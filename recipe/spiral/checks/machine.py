@@ -160,7 +160,7 @@ def _cluster(config: DictConfig) -> None:
     require(
         nodes == 1 or bool(address),
         f"trainer.nnodes={nodes}: several machines need a Ray cluster: start one, and set RAY_ADDRESS to it "
-        "(docs/cluster.md), or take trainer.nnodes=1",
+        "(docs/gpu.md), or take trainer.nnodes=1",
     )
     if not address:
         return
@@ -176,7 +176,7 @@ def _cluster(config: DictConfig) -> None:
                 raise ConnectionError("what listens there is not Ray's")
     except (OSError, OverflowError) as error:
         raise ConfigError(
-            f"RAY_ADDRESS={address}: no Ray cluster answers there ({error}); start one (docs/cluster.md), or unset it "
+            f"RAY_ADDRESS={address}: no Ray cluster answers there ({error}); start one (docs/gpu.md), or unset it "
             "for a Ray of the run's own"
         ) from error
 
