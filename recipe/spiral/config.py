@@ -57,11 +57,6 @@ class OnStale(StrEnum):
     drop = "drop"
 
 
-class OnFullDisk(StrEnum):
-    stop = "stop"
-    go_on = "go_on"
-
-
 class Watchdog(StrEnum):
     warn = "warn"
     stop = "stop"
@@ -135,11 +130,6 @@ class Records:
 
 
 @dataclass
-class Checkpoint:
-    on_full_disk: OnFullDisk
-
-
-@dataclass
 class Baselines:
     baseline: bool
     by_opponent: bool
@@ -201,7 +191,6 @@ class Spiral:
     asynchronous: Asynchronous
     validation: Validation
     records: Records
-    checkpoint: Checkpoint
     algorithm: Algorithm
     data: Data
     trainer: Trainer

@@ -13,10 +13,7 @@ from omegaconf import OmegaConf
 from safetensors.torch import save_file
 
 from recipe.spiral.checks import ConfigError, check
-from recipe.spiral.opponents.pool import Pool
-from recipe.spiral.storage.checkpoints import read_state, write_state
 from tests.made_configs import config, with_vllm_and_gpus
-from tests.storage.test_checkpoints import save
 
 
 @pytest.fixture(autouse=True)
@@ -192,24 +189,4 @@ def test_initial_members_are_of_the_policys_kind_and_fewer_than_the_pool(tmp_pat
         check(setup)
     setup.fsp.size, setup.actor_rollout_ref.model.lora_rank = 2, 8
     with pytest.raises(ConfigError, match=r"fsp\.initial: .*an adapter"):
-        check(setup)
-
-
-@pytest.mark.parametrize("named", [False, True])
-def test_a_pool_goes_on_without_the_paths_that_its_first_members_came_from(tmp_path: Path, named: bool) -> None:
-    elsewhere = tmp_path / "other"
-    folder = save(tmp_path / "run" / "checkpoints", 10)
-    resume = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"] if named else []
-    setup = config(tmp_path, "fsp.enabled=true", f"fsp.initial=[{elsewhere}]", "fsp.size=3", *resume)
-    with pytest.raises(ConfigError, match=r"fsp\.initial"):
-        check(setup)  # the checkpoint has no pool: members would join now
-    pool = Pool(size=3)
-    for name in ("pool-10", "pool-20"):
-        pool.add(name, 0, permanent=True)
-    state = read_state(folder)
-    state["league"]["pool"] = pool.state_dict()
-    write_state(folder, state)
-    check(setup)
-    setup.fsp.size = 2
-    with pytest.raises(ConfigError, match=r"^fsp\.size=2: .*global_step_10, whose pool has 2 .* take fsp\.size=3"):
         check(setup)

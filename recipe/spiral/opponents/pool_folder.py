@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..storage.checkpoints import COPIED, POOL
+from ..storage.checkpoints import POOL
 from ..storage.disk import flush, link_or_copy, put_in_place
 from ..storage.manifest import MANIFEST, write_manifest
 from .model_files import missing_files
@@ -87,8 +87,7 @@ class PoolFolder:
         """Put members into a checkpoint's folder that is being written, as ``pool/<name>/``."""
         (checkpoint / POOL).mkdir(parents=True, exist_ok=True)
         for name in names:
-            if link_or_copy(self.path(name), checkpoint / POOL / name):
-                (checkpoint / POOL / COPIED).touch()
+            link_or_copy(self.path(name), checkpoint / POOL / name)
 
     def restore_from(self, checkpoint: Path | None) -> None:
         """Have exactly the members that a checkpoint holds (None: nobody): all others were added after it."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 from ...opponents import model_files
 from ...players.seats import BASE
-from ...storage.checkpoints import POOL, config_file, folder_of
+from ...storage.checkpoints import POOL, config_file, folder_of, read_whole
 
 #: A whole model, a PEFT adapter, or a checkpoint of ours, which is exported first.
 Form = Literal["hf", "adapter", "checkpoint"]
@@ -98,8 +98,6 @@ def _numbered(candidates: list[tuple[Path, Form]]) -> list[tuple[int, Path, Form
 
 def _check_whole(folder: Path, form: Form, setting: str) -> None:
     if form == "checkpoint":
-        from ...export.source import Source  # imports torch
-
-        Source.find(folder)
+        read_whole(folder)
     else:
         model_files.check_whole(folder, setting)
