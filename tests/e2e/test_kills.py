@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.full]
 #: What is killed, by a part of its command line, and what the last line then has. None: the process that was started.
 VICTIMS = {
     None: None,
-    "EngineCore": "EngineDeadError",
+    "EngineCore": "vllm_server_0_0: EngineDeadError",
     "FastServer": "vllm_server_0_0 died",
     "WorkerDict": "WorkerDict",
     "TaskRunner": "TaskRunner died",

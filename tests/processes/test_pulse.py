@@ -9,9 +9,7 @@ import pytest
 from ray.exceptions import ActorUnavailableError, RayActorError
 
 from recipe.spiral.processes import pulse
-from recipe.spiral.processes.pulse import QUEUE, Pulse
-
-NAMESPACE = "run"
+from recipe.spiral.processes.pulse import ON_PURPOSE, Pulse
 
 
 class Method:
@@ -28,14 +26,10 @@ class Ray:
     def __init__(self, **answers: Exception | None) -> None:
         self.answers, self.util = answers, self
 
-    def list_named_actors(self, all_namespaces: bool) -> list[dict[str, str]]:
-        names = [{"name": name, "namespace": QUEUE if name == "queue" else NAMESPACE} for name in self.answers]
-        return [*names, {"name": "another's", "namespace": "elsewhere"}]
+    def list_named_actors(self) -> list[str]:
+        return [*self.answers]
 
-    def get_runtime_context(self) -> Any:
-        return type("Context", (), {"namespace": NAMESPACE})
-
-    def get_actor(self, name: str, namespace: str) -> Any:
+    def get_actor(self, name: str) -> Any:
         method = Method(self.answers[name])
         return type("Actor", (), {"__ray_ready__": method, **({"engine_answers": method} if name == "server" else {})})
 
@@ -53,7 +47,7 @@ class Ray:
         ({"worker": None, "server": None}, False, False),
         ({"worker": None, "server": RayActorError(error_msg="dead")}, True, True),
         ({"worker": ActorUnavailableError("for a moment", None)}, False, False),
-        ({"queue": RayActorError(error_msg="dead"), "worker": None}, True, False),
+        ({"queue": RayActorError(error_msg=f"dead because {ON_PURPOSE}."), "worker": None}, False, False),
     ],
 )
 def test_who_is_dead(

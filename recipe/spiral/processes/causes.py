@@ -19,8 +19,8 @@ def cause_of(error: BaseException, plain: tuple[type[Exception], ...] = ()) -> s
     if isinstance(error, RayActorError):
         text = " ".join(str(error).split())
         name = re.search(r"\bname: (\S+)", text) or re.search(r"class_name: (\S+)", text)
-        why = re.search(r"Worker exit type: .*?(?=\. \w|$)|The node has been marked dead.*?(?=\. |$)|node has .*", text)
-        return f"{name[1] if name else 'an actor'} died ({why[0][:160] if why else text[:160]})"
+        why = text.rpartition("The actor is dead because ")[2]
+        return f"{name[1] if name else 'an actor'} died ({why[:160]})"
     cause = getattr(error, "cause", None) or error
     return str(cause) if isinstance(cause, plain) else f"{type(cause).__name__}: {cause}"
 
@@ -31,7 +31,7 @@ def said_last(error: BaseException, session: Path | None) -> str:
     Args:
         session: where the run's own Ray has its files; None: it is a cluster's.
     """
-    pids = _PROCESS.findall(str(error))
+    pids = _PROCESS.findall(f"{error.__cause__ or ''} {error}")
     if not pids or session is None:
         return ""
     logs = sorted(session.glob(f"session_latest/logs/worker-*-{pids[-1]}.*"))

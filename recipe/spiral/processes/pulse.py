@@ -8,12 +8,14 @@ from contextlib import suppress
 from typing import Any
 
 import ray
-from ray.exceptions import ActorUnavailableError, RayError
+from ray.exceptions import ActorUnavailableError, RayActorError, RayError
+
+from .engine_failure import EngineFailure
 
 #: Seconds between two looks, and seconds in which the trainer may fail by itself after a death.
 INTERVAL, GRACE = 2.0, 10.0
-#: Where TransferQueue has its actors. The trainer ends them itself, in the end.
-QUEUE = "transfer_queue"
+#: Ray's word for an actor that somebody has ended.
+ON_PURPOSE = "it was killed by `ray.kill`"
 
 
 class Pulse:
@@ -25,7 +27,7 @@ class Pulse:
 
     def __init__(self, died: Callable[[Exception], None], interval: float = INTERVAL, grace: float = GRACE) -> None:
         self._died, self._interval, self._grace = died, interval, grace
-        self._asked: dict[tuple[str, str], tuple[Any, Any]] = {}
+        self._asked: dict[str, tuple[Any, Any]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="pulse", daemon=True)
 
@@ -41,31 +43,35 @@ class Pulse:
         """End it; returns the error of an actor that has died before the run failed, if there is one."""
         self.stop()
         with suppress(Exception):  # Ray may be gone
-            return self.look(seconds=2.0, queue=False)
+            return self.look(seconds=2.0)
         return None
 
-    def look(self, seconds: float = 0.0, queue: bool = True) -> Exception | None:
-        """Ask all, and wait so long for answers; returns the error of one that is dead."""
-        for entry in ray.util.list_named_actors(all_namespaces=True):
-            place = entry["namespace"], entry["name"]
-            if place not in self._asked and place[0] in (ray.get_runtime_context().namespace, QUEUE):
+    def look(self, seconds: float = 0.0) -> Exception | None:
+        """Ask all, and wait so long for answers; returns the error of one that is dead, and was not ended on purpose,
+        as TransferQueue's actors are in the end."""
+        for name in ray.util.list_named_actors():
+            if name not in self._asked:
                 with suppress(ValueError):  # it has ended meanwhile
-                    self._asked[place] = ray.get_actor(place[1], place[0]), None
-        for place, (actor, answer) in self._asked.items():
+                    self._asked[name] = ray.get_actor(name), None
+        for name, (actor, answer) in self._asked.items():
             if answer is None:
                 # of a server, whether its engine answers: that is a process of its own
-                self._asked[place] = actor, getattr(actor, "engine_answers", actor.__ray_ready__).remote()
-        answers = {answer: place for place, (_, answer) in self._asked.items()}
+                self._asked[name] = actor, getattr(actor, "engine_answers", actor.__ray_ready__).remote()
+        answers = {answer: name for name, (_, answer) in self._asked.items()}
         for answer in ray.wait([*answers], num_returns=len(answers), timeout=seconds)[0] if answers else ():
-            place = answers[answer]
-            self._asked[place] = self._asked[place][0], None
+            name = answers[answer]
+            self._asked[name] = self._asked[name][0], None
             try:
                 ray.get(answer)
             except ActorUnavailableError:  # which may pass
                 continue
-            except RayError as error:
-                if queue or place[0] != QUEUE:
+            except RayActorError as error:
+                if ON_PURPOSE not in str(error):
                     return error
+            except RayError as error:
+                failure = EngineFailure(f"{name}: {getattr(error, 'cause', error)!r}")
+                failure.__cause__ = error
+                return failure
         return None
 
     def _watch(self) -> None:

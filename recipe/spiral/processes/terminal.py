@@ -28,6 +28,7 @@ def quiet_logging() -> None:
     for handler in logging.getLogger().handlers:  # Hydra's console handler
         if type(handler) is logging.StreamHandler:
             handler.setLevel(logging.WARNING)
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # At each start Ray warns that a local cluster has token authentication; nobody has to do anything about that.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
 
