@@ -151,7 +151,9 @@ def _run(config: DictConfig, run_dir: Path, limit: int) -> str:
             say_now("Ray starts")
             run_ppo(config, task_runner_class=Started(ray.remote(TaskRunner), ray_runs))
     except Exception as error:
-        raise (pulse.dead() or error) from error
+        if (dead := pulse.dead()) is None:
+            raise
+        raise dead from dead.__cause__ or error
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_RAY)
         signal.setitimer(signal.ITIMER_REAL, 0)
