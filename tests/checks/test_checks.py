@@ -132,18 +132,6 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             r"validation\.opponents: 'alphabeta' plays none of the games of validation \(Nim, KuhnPoker\): KuhnPoker: "
             r"the alpha-beta player knows ConnectFour only; leave it out, add a game",
         ),
-        (
-            "validation.benchmarks=[math501]",
-            r"benchmarks: 'math501' is unknown; known are math500",
-        ),
-        (
-            "validation.benchmarks=[{id: math500, path: /nowhere}]",
-            r"^validation\.benchmarks: math500: path=/nowhere: there is no such folder\. Put math500\.jsonl ",
-        ),
-        (
-            "validation.benchmarks=[{id: math500, path: /nowhere, max_tokens: 99999}]",
-            r"math500 has max_tokens=99999: more than data\.max_response_length=\d+; lower it",
-        ),
         ("validation.games_per_role=0", r"validation\.games_per_role=0: must be a whole number >= 1"),
         ("algorithm.adv_estimator=gae2", r"algorithm\.adv_estimator='gae2': unknown here; known: rae, grpo_role"),
         ("algorithm.adv_estimator=grpo", r"algorithm\.adv_estimator=grpo: .* have the mean 0; take grpo_role"),
@@ -161,10 +149,6 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         (
             "actor_rollout_ref.rollout.val_kwargs.temperature=3",
             r"rollout\.val_kwargs\.temperature=3: must be a number >= 0 and <= 2",
-        ),
-        (
-            "validation.benchmarks=[{id: math500, temperature: 2.1}]",
-            r"temperature=2\.1: must be less than or equal to 2",
         ),
         ("algorithm.gamma=0", r"algorithm\.gamma=0: must be a number > 0 and <= 1"),
         (

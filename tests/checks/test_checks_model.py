@@ -16,7 +16,6 @@ from recipe.spiral.checks import ConfigError, check_model
 from recipe.spiral.checks.prompts_fit import PLAYOUTS, check_prompts
 from recipe.spiral.games import make
 from recipe.spiral.games.nim import Nim
-from recipe.spiral.lab.evaluation.benchmarks import validation_benchmarks
 from recipe.spiral.match import Rules
 from recipe.spiral.players.prompts import History, encoder, get_template
 from recipe.spiral.players.random_player import RandomPlayer
@@ -123,35 +122,6 @@ def test_a_prompt_that_is_too_long_is_refused(tmp_path: Path, tokenizer: WordTok
         ConfigError, match=r"data\.max_prompt_length=20: \w+ has prompts of \d+ tokens and more .*never cut; raise it"
     ):
         check_model(with_model(tmp_path, where, "data.max_prompt_length=20"))
-
-
-def test_questions_prompts_must_fit_too(tmp_path: Path, tokenizer: WordTokenizer) -> None:
-    questions = [
-        {"id": "short", "problem": "How many?", "answer": "1"},
-        {"id": "long", "problem": "so " * 900, "answer": "1"},
-    ]
-    (tmp_path / "math500.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
-    asked = f"validation.benchmarks=[{{id: math500, path: {tmp_path}}}]"
-    validation_benchmarks.check_prompts(with_model(tmp_path, asked, "data.max_prompt_length=1000"), tokenizer)
-    with pytest.raises(
-        ValueError,
-        match=r"=800: 1 questions of validation\.benchmarks: math500 .*question long with 9\d\d tokens; raise it",
-    ):
-        validation_benchmarks.check_prompts(with_model(tmp_path, asked, "data.max_prompt_length=800"), tokenizer)
-
-
-def test_a_template_for_questions_that_does_not_go_with_the_model_is_named(
-    tmp_path: Path, tokenizer: WordTokenizer
-) -> None:
-    (tmp_path / "math500.jsonl").write_text(json.dumps({"problem": "How many?", "answer": "1"}))
-    asked = f"validation.benchmarks=[{{id: math500, path: {tmp_path}, template: qwen3}}]"
-    plain = "prompt.template=r1"
-    validation_benchmarks.check_prompts(with_model(tmp_path, asked, plain), tokenizer)
-    tokenizer.error = ValueError("no chat template")
-    with pytest.raises(
-        ValueError, match=r"benchmarks: math500: template=qwen3_general does not go with .*no chat template"
-    ):
-        validation_benchmarks.check_prompts(with_model(tmp_path, asked, plain), tokenizer)
 
 
 def test_prompts_are_measured_as_the_game_goes_on(tmp_path: Path, tokenizer: WordTokenizer) -> None:

@@ -131,7 +131,6 @@ def test_an_evaluations_unknown_key_is_refused(key: str, message: str) -> None:
         ("actor_rollout_ref.actor.checkpoint.save_contents", 5, "a list, such as [model, optimizer, extra]"),
         ("games", "Nim", "a list, such as [TicTacToe, KuhnPoker]"),
         ("validation.opponents", "random", "a list, such as [random]"),
-        ("validation.benchmarks", None, "a list, such as [...]"),
     ],
 )
 def test_a_value_in_place_of_a_section_or_a_list_is_refused(key: str, value: object, kind: str, tmp_path) -> None:

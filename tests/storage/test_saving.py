@@ -32,7 +32,6 @@ from recipe.spiral.storage.checkpoints import (
 from recipe.spiral.storage.disk import BrokenOff, DiskFull, is_full
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 from recipe.spiral.storage.saving import CheckpointFolder
-from recipe.spiral.training import run_state
 from recipe.spiral.training.console import Console
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
@@ -393,25 +392,6 @@ def test_games_that_cannot_be_written(
     else:
         made.fit(SimpleNamespace())
     assert list(made.state.records.path.iterdir()) == []
-
-
-@pytest.mark.parametrize("on_full", ["stop", "go_on"])
-def test_answers_that_cannot_be_written(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, small_disk: Path, on_full: str
-) -> None:
-    made = run(monkeypatch, tmp_path, f"checkpoint.on_full_disk={on_full}")
-    made.state.answers.path = small_disk / "benchmarks"
-    made.state.answers.path.mkdir()
-    fill(small_disk, leave=8192)
-    monkeypatch.setattr(run_state.channel, "take_answers", lambda keys: {})
-    long = {"text": "x" * 20_000}
-    judged = SimpleNamespace(questions=SimpleNamespace(judge=lambda answers: ([long], {})))
-    if on_full == "stop":
-        with pytest.raises(DiskFull, match=r"the answers at step 0 could not be written to .*begin anew$"):
-            made.state.judge_answers(0, [], judged)
-    else:
-        assert made.state.judge_answers(0, [], judged) == {}
-    assert list(made.state.answers.path.iterdir()) == []
 
 
 @pytest.mark.parametrize("on_full", ["stop", "go_on"])

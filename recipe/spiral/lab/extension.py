@@ -1,5 +1,5 @@
-"""What the lab adds to a training: opponents that are no past selves, exact metrics and benchmarks in validation, the
-guard, games for trackers, embedded models, the memory's estimate, dry runs and sweeps."""
+"""What the lab adds to a training: opponents that are no past selves, exact metrics in validation, the guard, games for
+trackers, embedded models, the memory's estimate, dry runs and sweeps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import extensions
-from ..extensions import Budgets, Given, Kind, Measured, Questions, Watcher
+from ..extensions import Budgets, Given, Kind, Measured, Watcher
 
 #: What starts a job of a sweep, before its overrides.
 JOB = [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
@@ -30,10 +30,6 @@ class Extension(extensions.Extension):
             from .evaluation.exploitability import live_metrics
 
             live_metrics.check(config)
-        if config.validation.benchmarks != []:
-            from .evaluation.benchmarks.validation_benchmarks import check_entries
-
-            check_entries(config)
         if not config.dry_run:  # which asks nobody
             _ask_endpoints(config)
 
@@ -48,14 +44,7 @@ class Extension(extensions.Extension):
         from .watching.tracked_games import check_trackers
 
         check_trackers(config.trainer)
-        if config.validation.benchmarks != []:
-            from .evaluation.benchmarks.validation_benchmarks import check_prompts
-
-            check_prompts(config, tokenizer)
         check_memory(config)
-
-    def agent_loops(self, config: Any) -> Mapping[str, str]:
-        return {"spiral_question": f"{__package__}.evaluation.benchmarks.question_loop.QuestionAgentLoop"}
 
     def summary(self, config: Any) -> str:
         from ..rollouts.schedule import parse_games, plays_games
@@ -93,13 +82,6 @@ class Extension(extensions.Extension):
         from .evaluation.exploitability.live_metrics import LiveMetrics
 
         return LiveMetrics(config, tokenizer, workers).measure
-
-    def questions(self, config: Any, seed: int) -> Questions | None:
-        if config.validation.benchmarks == []:
-            return None
-        from .evaluation.benchmarks.validation_benchmarks import ValidationBenchmarks
-
-        return ValidationBenchmarks(config.validation.benchmarks, seed)
 
 
 def _asks_exact(config: Any) -> bool:

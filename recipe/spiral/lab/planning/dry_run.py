@@ -27,8 +27,6 @@ from ...players.seats import BASE
 from ...processes.masking import without_secrets
 from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail, visible
-from ..evaluation.benchmarks.catalog import CATALOG
-from ..evaluation.benchmarks.validation_benchmarks import parse_entries
 from ..models import EMBEDDED
 from ..models import of_config as embedded_of
 from ..models.published import GATED, PUBLISHED
@@ -67,9 +65,7 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
     choices = {group: hydra_config.runtime.choices[group] for group in _GROUPS}
     yield f"settings that differ from the defaults of {', '.join(f'{k}={v}' for k, v in choices.items())}"
     yield from (f"  {name}: {value}" for name, value in differences(config, choices))
-    benchmarks = parse_entries(config.validation.benchmarks)
     local = config.copy()
-    local.validation.benchmarks = [entry.model_dump() for entry in benchmarks if entry.path is not None]
     choose_checkpoint(local)
     if lines := finished(local):
         yield from lines
@@ -88,7 +84,6 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
     opponents = [o.settings["path"] for o in parse_opponents(config.opponents) if o.kind == MODEL]
     opponents += [entry["path"] for entry in config.fsp.initial if config.fsp.enabled and entry != BASE]
     downloads += [f"{path}, an opponent" for path in map(str, opponents) if is_hub_id(path)]
-    downloads += [f"benchmark {CATALOG[entry.id].place}" for entry in benchmarks if entry.path is None]
     if downloads:
         yield "to be downloaded, where it is not in the cache"
         yield from (f"  {what}" for what in downloads)
