@@ -12,17 +12,13 @@ from the project's root. OVERRIDE is Hydra's: key=value; the keys are in recipe/
 
   run_scripts/eval.sh 'policies=[outputs/spiral/quickstart]' match_ups=[round_robin]
 
-SPIRAL_TIME_LIMIT   seconds after which it is stopped, 7200 unless set (none with follow=...); 0 for no limit. The same
-                    command goes on.
+SPIRAL_TIME_LIMIT   seconds after which it is stopped, 7200 unless set; 0 for no limit. The same command goes on.
 HELP
     exit 0
 fi
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-default=7200
-# A training that is followed takes as long as it takes.
-[[ " $* " == *" follow="* ]] && default=0
-source run_scripts/limit.sh "$default"
+source run_scripts/limit.sh 7200
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"
 exec timeout --foreground --verbose --kill-after=60 "$limit" python -m recipe.spiral.main_eval "$@"

@@ -42,8 +42,7 @@ class RecordWriter:
         """Write a step's games, in the order of their keys."""
         self.path.mkdir(parents=True, exist_ok=True)
         file = self.file(split, step)
-        lines = (record.to_json().encode() for record in sorted(records, key=lambda record: record.key))
-        write_whole(file, pack(line[:-1] + BEFORE + digest(line).encode() + AFTER + b"\n" for line in lines))
+        write_whole(file, pack(map(line_of, sorted(records, key=lambda record: record.key))))
         return file
 
     def cut_back(self, step: int) -> list[Path]:
@@ -72,6 +71,12 @@ def pack(lines: Iterable[bytes]) -> Iterator[bytes]:
     deflate = zlib.compressobj(_LEVEL, wbits=16 + zlib.MAX_WBITS)  # 16: with the head and the end of a gzip file
     yield from map(deflate.compress, lines)
     yield deflate.flush()
+
+
+def line_of(record: GameRecord) -> bytes:
+    """A game's line, with its end."""
+    line = record.to_json().encode()
+    return line[:-1] + BEFORE + digest(line).encode() + AFTER + b"\n"
 
 
 def digest(line: bytes) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
@@ -17,8 +17,9 @@ from ...players.records import Tokens
 from ...processes.composing import RECIPE
 from ...processes.engine_failure import EngineFailure
 from ...processes.launch import put_on_path, set_environment
-from ..evaluation.policies.evaluation_engine import EngineSettings, VLLMEngine
+from ..evaluation.policies.evaluation_engine import VLLMEngine
 from ..evaluation.policies.scored import load
+from ..evaluation.settings import EngineSettings
 from .threads import begin
 
 #: A response is announced again after so many tokens.
@@ -118,6 +119,6 @@ def start_vllm(
         config = compose("eval")
     set_environment(OmegaConf.to_container(config.environment, resolve=True))
     put_on_path(RECIPE.parents[1])
-    settings = EngineSettings.model_validate(OmegaConf.to_container(config.engine, resolve=True))
+    settings = cast(EngineSettings, OmegaConf.to_object(config.engine))
     adapters = () if adapter is None else (adapter,)
     return VLLMEngine(model, adapters, max_model_len, settings, folder, names=PLAY, texts=texts)

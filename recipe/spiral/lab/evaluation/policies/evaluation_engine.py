@@ -15,9 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
-
-from pydantic import Field
+from typing import Any, TypeVar
 
 from ....players.policy import Generate, Generation
 from ....players.records import Tokens
@@ -25,9 +23,9 @@ from ....processes.engine_failure import EngineFailure, engine_settings, explain
 from ....processes.launch import set_environment
 from ....rollouts.end_tokens import end_tokens
 from ....storage.disk import read_json
-from ...parsing import Count, Number, Section
+from ..settings import EngineSettings
 from .evaluated_policy import Policy
-from .policy_weights import computed_in, positions
+from .policy_weights import computed_in
 
 Models = frozenset[Path]
 Work = TypeVar("Work")
@@ -42,22 +40,6 @@ RELOAD_LIMIT = 600.0
 _EXECUTOR = "distributed_executor_backend"
 #: The values that vLLM takes as ``max_lora_rank``.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-
-
-class EngineSettings(Section):
-    """The config's ``engine``; what the keys mean stands in ``config/eval.yaml`` and ``config/engine``.
-
-    How long a start may take is vLLM's: VLLM_ENGINE_READY_TIMEOUT_S.
-    """
-
-    dtype: str = "auto"
-    tensor_parallel_size: Count = 1
-    gpu_memory_utilization: Annotated[Number, Field(gt=0, lt=1)] = 0.9
-    max_num_seqs: Count = 256
-    enforce_eager: bool = False
-    seconds: Annotated[Number, Field(gt=0)] = 1800.0
-    modules: tuple[str, ...] = ()
-    vllm: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
 
 
 class UnfitArguments(EngineFailure):
@@ -256,20 +238,6 @@ def lora_rank(adapter: Path) -> int:
         return int(max([config["r"], *(config.get("rank_pattern") or {}).values()]))
     except (OSError, ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{file}: names no rank of an adapter ({error})") from error
-
-
-def check_length(model: Path, tokens: int) -> None:
-    """See that a model has positions for so many tokens.
-
-    Raises:
-        ValueError: it has fewer.
-    """
-    most = positions(model)
-    if most is not None and tokens > most:
-        raise ValueError(
-            f"{model}: has {most} positions, and {tokens} are needed: lower data.max_prompt_length and "
-            "data.max_response_length, or the benchmarks' own"
-        )
 
 
 #: ``start(model, adapters, engines, texts)`` starts an engine, one of so many that run at a time.
