@@ -16,7 +16,6 @@ from omegaconf import OmegaConf
 from recipe.spiral import extensions, main_spiral
 from recipe.spiral.checks import ConfigError
 from recipe.spiral.lab import models
-from recipe.spiral.lab.evaluation import command as evaluation
 from recipe.spiral.main_spiral import provide_model, seconds_to_save, verls_reason
 from recipe.spiral.opponents.model_files import whole_path
 from recipe.spiral.processes.composing import in_verl
@@ -66,11 +65,8 @@ def test_a_bad_setting_is_refused_before_anything_large_is_imported(
 def test_how_long_a_save_may_take_after_a_signal_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(SAVE_LIMIT, raising=False)
     assert seconds_to_save() == LIMIT == 120
-    script = (ROOT / "run_scripts/paper/slurm.sh").read_text()
-    (signal,) = re.findall(r"TERM@(\d+)", script)
-    (given,) = re.findall(r"^export SPIRAL_SAVE_LIMIT=.*:-(\d+)}", script, re.MULTILINE)
-    monkeypatch.setenv(SAVE_LIMIT, given)
-    assert LIMIT < seconds_to_save() < int(signal), "SLURM kills it then"
+    monkeypatch.setenv(SAVE_LIMIT, "280")
+    assert seconds_to_save() == 280
     monkeypatch.setenv(SAVE_LIMIT, "5m")
     with pytest.raises(ConfigError, match=r"^SPIRAL_SAVE_LIMIT=5m: must be whole seconds"):
         seconds_to_save()
@@ -167,7 +163,7 @@ def test_an_extension_is_made_once_in_a_process(tmp_path: Path, monkeypatch: pyt
     del sys.modules["my_rewards"]
 
 
-@pytest.mark.parametrize("start", [main_spiral._main, evaluation._main], ids=["main_spiral", "main_eval"])
+@pytest.mark.parametrize("start", [main_spiral._main], ids=["main_spiral"])
 def test_keys_that_are_no_text_are_refused(
     start: Callable[[], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,8 +12,10 @@ from ...processes.interrupts import end_on_signals  # the first import: it does 
 # isort: split
 import os
 import sys
+from pathlib import Path
 
 import hydra
+from dotenv import load_dotenv
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -29,6 +31,7 @@ def main() -> None:
     """Run the evaluation, and end the process with status 0, 1 (failed), 2 (bad config, or another evaluation's folder)
     or 130 (interrupted)."""
     end_on_signals()
+    load_dotenv(Path.cwd() / ".env")  # what is set already wins
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, and does not print them and end the process
     run_command(_composed)
 

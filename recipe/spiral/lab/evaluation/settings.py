@@ -18,7 +18,9 @@ from omegaconf import DictConfig, OmegaConf
 from ...games import resolve
 from ...match import Rules
 from ...players.prompts import check_style, general_template, get_template
+from ...processes.as_written import refuse_environment
 from ...storage.checkpoints import config_file
+from ..opponents.budgets import API
 from .benchmarks.catalog import get_benchmark
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES
 from .ranges import out_of_range, within
@@ -140,6 +142,8 @@ class Settings:
         Raises:
             ValueError: something is wrong that its types do not say; the message names the setting.
         """
+        for entries in ("policies", "opponents"):
+            refuse_environment(config[entries], entries, API)
         for wrong in out_of_range(config, cls):
             raise ValueError(wrong)
         settings = cast(Settings, OmegaConf.to_object(config))

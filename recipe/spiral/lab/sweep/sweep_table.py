@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ...processes.masking import keep_private
 from ...storage.disk import write_whole
 from ...storage.record_folder import RecordFolder
 from ...training.metrics import validated_roles
-from ..evaluation.outputs.sheets import Row, to_csv
-from ..evaluation.outputs.tables import aligned
 from ..run_summary import first_and_last
 from .jobs import Job, State
 
+Row = dict[str, Any]
 #: In the sweep's folder, for programs and for people.
 TABLE = "results.csv"
 REPORT = "results.txt"
@@ -53,3 +55,27 @@ def _win_rates(run_dir: Path) -> dict[str, float | None]:
         found[f"{name}/win_before"] = round(before[won], 4) if won in before else None
         found[f"{name}/win_after"] = round(after[won], 4) if last > first else None
     return found
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """A figure that does not exist is empty; a text that a spreadsheet would take for a formula is quoted."""
+    out = io.StringIO()
+    cells = [["" if cell is None else _cell(cell) for cell in row.values()] for row in rows]
+    csv.writer(out, lineterminator="\n").writerows([[*map(_cell, rows[0])], *cells])
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    if not isinstance(value, str):
+        return f"{value:.6g}" if isinstance(value, float) else value
+    return f"'{value}" if value.lstrip()[:1] in tuple("=+-@") else value
+
+
+def aligned(rows: Sequence[Sequence[str]], left: int = 0) -> str:
+    """Columns side by side, the first ``left`` of them flush left, with a line below the header."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(c.ljust(w) if at < left else c.rjust(w) for at, (c, w) in enumerate(zip(row, widths, strict=True)))
+        for row in rows
+    ]
+    return "\n".join([lines[0].rstrip(), "-" * max(map(len, lines)), *(line.rstrip() for line in lines[1:])])
