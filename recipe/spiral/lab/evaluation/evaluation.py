@@ -135,8 +135,7 @@ class Evaluation:
         return {policy.prompt(game)[0] for game in games} | of_questions
 
     def _start_vllm(self, model: Any, adapters: Any, engines: int, texts: Any) -> VLLMEngine:
-        chosen, folder = self.settings.engine, self.settings.eval_dir
-        return VLLMEngine(model, adapters, self.settings.max_model_len, chosen, folder, engines, texts=texts)
+        return VLLMEngine(model, adapters, self.settings.max_model_len, self.settings.engine, engines, texts)
 
     def run(self) -> str:
         """Do what is left to be done, write ``results.json``, and return what people are shown.

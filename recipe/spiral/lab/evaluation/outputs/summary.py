@@ -86,7 +86,7 @@ def _optimal(row: Row, uniform: Row) -> str:
 
 def _table(results: Sequence[Row]) -> str:
     """Percent of the games by match-up and role."""
-    rows = [("policy", "against", "role", "won %", "drawn", "lost", "illegal", "games")]
+    rows: list[tuple[str, ...]] = [("policy", "against", "role", "won %", "drawn", "lost", "illegal", "games")]
     lines: list[int] = []
     for game in dict.fromkeys(row["game"] for row in results):
         lines.append(len(rows))
