@@ -15,15 +15,16 @@ from typing import Any, cast
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
+from ...config import Rules as RulesSection
+from ...config import Style, out_of_range, within
 from ...games import resolve
 from ...match import Rules
-from ...players.prompts import check_style, general_template, get_template
+from ...players.prompts import general_template, get_template
 from ...processes.as_written import refuse_environment
 from ...storage.checkpoints import config_file
 from ..opponents.budgets import API
 from .benchmarks.catalog import get_benchmark
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES
-from .ranges import out_of_range, within
 
 #: As ``defaults`` in the YAML calls it.
 SCHEMA = "evaluation_schema"
@@ -47,16 +48,9 @@ class ReadBy(StrEnum):
 
 
 @dataclass
-class RulesSection:
-    illegal_rewards: Any
-    truncated: str
-    turn_cap: int | None
-
-
-@dataclass
 class Prompt:
     template: str | None
-    style: str | None
+    style: Style | None
 
 
 @dataclass
@@ -170,8 +164,6 @@ class Settings:
         for template, check in ((self.prompt.template, get_template), (self.benchmarks.template, general_template)):
             if template is not None:
                 check(template)
-        if self.prompt.style is not None:
-            check_style(self.prompt.style)
         if not (self.answers_games or self.benchmarks.names):
             raise ValueError("games, exploitability.games, optimality.games, benchmarks.names: name one at least")
         _ = self.match_rules
