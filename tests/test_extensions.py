@@ -7,24 +7,18 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral import extensions, main_spiral
+from recipe.spiral import extensions
 from recipe.spiral.lab.extension import Extension as Lab
-from recipe.spiral.opponents.league import League, given
+from recipe.spiral.opponents.league import League
 from recipe.spiral.spin.extension import Extension as Spin
 from tests.made_configs import config
 
-BUDGETS, MEMBERS = extensions.Budgets(), [extensions.Given("mine", Path("a"), None, print)]
+BUDGETS = extensions.Budgets()
 
 
 class Mine(extensions.Extension):
-    def model(self, config: Any) -> Path | None:
-        return Path("/mine") if config.embedded_model == "mine" else None
-
     def budgets(self, config: Any) -> extensions.Budgets | None:
         return BUDGETS
-
-    def given(self, entry: Any, setting: str) -> Any:
-        return MEMBERS if entry["path"] == "/nowhere/of/mine" else None
 
 
 @pytest.fixture
@@ -36,13 +30,4 @@ def mine(monkeypatch: pytest.MonkeyPatch) -> Mine:
 
 
 def test_a_users_extension_is_asked_before_ours(mine: Mine, tmp_path: Path) -> None:
-    made = config(tmp_path, "embedded_model=mine")
-    main_spiral.provide_model(made)
-    assert made.actor_rollout_ref.model.path == "/mine"
-    assert League(made).budgets is BUDGETS
-    assert given({"path": "/nowhere/of/mine"}) is MEMBERS
-
-
-def test_what_is_not_a_users_is_ours(mine: Mine, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no such folder"):
-        given({"path": "/nowhere"})
+    assert League(config(tmp_path)).budgets is BUDGETS

@@ -1,14 +1,14 @@
 """What the lab adds to a training: opponents that are no past selves, exact metrics in validation, the guard, games for
-trackers, embedded models, the memory's estimate and dry runs."""
+trackers, the memory's estimate and dry runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from .. import extensions
-from ..extensions import Budgets, Given, Kind, Measured, Watcher
+from ..extensions import Budgets, Kind, Measured, Watcher
 
 
 class Extension(extensions.Extension):
@@ -32,14 +32,8 @@ class Extension(extensions.Extension):
         if not config.dry_run:  # which asks nobody
             _ask_endpoints(config)
 
-    def model(self, config: Any) -> Path | None:
-        """An embedded model. One that is neither shipped nor in the cache is made now."""
-        from .models import of_config
-
-        return of_config(config)
-
     def ready(self, config: Any, tokenizer: Any) -> None:
-        from .planning.memory_table import check_memory
+        from .planning.memory import check_memory
         from .watching.tracked_games import check_trackers
 
         check_trackers(config.trainer)
@@ -64,11 +58,6 @@ class Extension(extensions.Extension):
 
         file = Path(config.run_dir) / budgets.COSTS
         return budgets.Budgets(parse_opponents(config.opponents), rollout_processes(config), file)
-
-    def given(self, entry: Mapping[str, Any], setting: str) -> Sequence[Given]:
-        from .opponents.elsewhere import given
-
-        return given(entry, setting)
 
     def watcher(self, config: Any) -> Watcher:
         from .watching import watcher

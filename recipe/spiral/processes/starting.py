@@ -14,20 +14,16 @@ from omegaconf import DictConfig, OmegaConf
 from ..storage.checkpoints import (
     CONFIG,
     EARLIER,
-    OWNER,
     POOL,
     TRACKER,
-    config_file,
     is_of,
     latest,
     resumed_from,
-    run_before,
     steps,
 )
-from ..storage.disk import write_whole
 from ..storage.metrics_file import METRICS, read_metrics
 from ..storage.record_writer import RecordWriter
-from ..storage.run_config import load_config
+from ..storage.run_config import CHANGES
 from .launch import TRACKERS, only_one
 from .run_log import LOG
 
@@ -36,7 +32,7 @@ _FULL = ("float32", "fp32", "32")
 #: What a run writes in its folder, besides checkpoints and what endpoints have cost, which a budget goes on with.
 _OF_A_RUN = (
     *("games", "report", "tensorboard", "wandb"),
-    *(CONFIG, LOG, METRICS, "metrics-*.jsonl", TRACKERS),
+    *(CONFIG, CHANGES, LOG, METRICS, "metrics-*.jsonl", TRACKERS),
 )
 
 
@@ -63,15 +59,13 @@ def choose_checkpoint(config: DictConfig) -> None:
 
 @contextmanager
 def own_checkpoints(config: DictConfig) -> Iterator[None]:
-    """Keep other runs out of a folder of checkpoints that is not in the run's: in the block by a lock, and from then on
-    by a file that names the run. Raises InUse where another run has it."""
+    """Keep other runs out of a folder of checkpoints that is not in the run's, by a lock. Raises InUse: one has it."""
     run_dir, own = Path(str(config.run_dir)).resolve(), Path(str(config.trainer.default_local_dir)).resolve()
     if own.is_relative_to(run_dir):
         yield
         return
     own.mkdir(parents=True, exist_ok=True)
     with only_one(own, "trainer.default_local_dir"):
-        write_whole(own / OWNER, str(run_dir))
         yield
 
 
@@ -116,19 +110,3 @@ def rollout_is(config: DictConfig) -> Any:
     if correction.rollout_is != "auto":
         return correction.rollout_is
     return None if config.trainer.v1.trainer_mode == "sync" or bypass_mode(config) else "token"
-
-
-def model_of_resumed(config: DictConfig) -> Path | None:
-    """The folder of the embedded model that a run began with, if the run is resumed and the folder is still there.
-
-    A resumed run needs it as its KL reference, as the base of LoRA and as the pool's first member. Another version of
-    this recipe, or another machine, may provide another model by the same name. Raises ValueError: the config that the
-    run's folder keeps is damaged.
-    """
-    checkpoint = resumed_from(config)
-    if checkpoint is None or not (file := config_file(run_before(config, checkpoint))).is_file():
-        return None
-    before = load_config(file)
-    path = OmegaConf.select(before, "actor_rollout_ref.model.path")
-    same = OmegaConf.select(before, "embedded_model") == config.embedded_model
-    return Path(path) if same and isinstance(path, str) and Path(path).is_dir() else None

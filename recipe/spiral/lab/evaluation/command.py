@@ -55,7 +55,7 @@ def run(config: DictConfig) -> int:
     from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
     from ...processes.engine_failure import EngineFailure
     from ...processes.launch import clean_run, put_on_path, set_environment
-    from ...storage.disk import DiskFull, InUse
+    from ...storage.disk import InUse
 
     try:
         settings = schema.Settings.from_config(config)
@@ -88,7 +88,7 @@ def run(config: DictConfig) -> int:
         return fail(f"interrupted by {interrupted_by(error)}; the same command goes on with what is left", 130)
     except PromptTooLong as error:
         return fail(f"{error}; what was played is kept, and the same command with that goes on", status=1)
-    except (PlayerFailure, DiskFull, EngineFailure, OSError) as error:
+    except (PlayerFailure, EngineFailure, OSError) as error:
         return fail(f"{error}; what was played is kept, and once that is mended another start goes on", status=1)
     except NothingPlayed as error:
         return fail(error, status=1)

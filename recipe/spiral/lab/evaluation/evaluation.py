@@ -143,7 +143,7 @@ class Evaluation:
         Raises:
             Refused: an endpoint would not answer.
             NothingPlayed: each game was void, and nothing else was to be done.
-            OtherEvaluation, DiskFull: see ``EvaluationFolder``.
+            OtherEvaluation, OSError: see ``EvaluationFolder``.
             EngineFailure: an engine does not start, or does not answer.
             Exception: whatever else a player raises. What was played by then is stored.
         """

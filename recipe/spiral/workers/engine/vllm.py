@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import time
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, 
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 
 from ...processes.engine_failure import POLICY, RUN_DIR, Printed, explained
-from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
+from .adapters import Asked, ChoosingEngine, WorkerExtension, asked
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
@@ -90,8 +90,6 @@ class VLLMServer(vLLMHttpServer):
     engine: Any
     #: What it is for people, and its settings.
     title, settings = "vLLM server", POLICY
-    #: None: the engine takes none (no LoRA, LoRA merged into the weights, or another node's part of a server).
-    adapters: Adapters | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -124,13 +122,11 @@ class VLLMServer(vLLMHttpServer):
         if hasattr(args, "middleware"):
             args.middleware = [*args.middleware, f"{Closed.__module__}.{Closed.__qualname__}"]
         await super().run_server(args)
-        self._room = int(args.max_cpu_loras or args.max_loras) - 1  # one is the policy's
         self.wrap_engine()
 
     def wrap_engine(self) -> None:
         """Put ours around vLLM's engine, once it runs."""
         if self.lora_as_adapter:
-            self.adapters = Adapters(self.engine, self._room)
             self.engine = ChoosingEngine(self.engine)
 
     async def generate(
@@ -145,25 +141,23 @@ class VLLMServer(vLLMHttpServer):
         """verl's; with ``adapter``, the answer of that adapter (or of ``BASE``), with its name as ``answered_by``.
 
         Raises:
-            AdapterError: it is not loaded, or the engine has lost it.
+            AdapterError: it is not loaded.
         """
-        answering = nullcontext() if adapter is None else self._adapters().answering(adapter)
-        with self.busy.answering(), answering as choice:
-            output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
-        if choice is not None:
-            output.extra_fields["answered_by"] = choice.answered_by
+        request = None if adapter is None else Asked(adapter)
+        token = asked.set(request)
+        try:
+            with self.busy.answering():
+                output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
+        finally:
+            asked.reset(token)
+        if request is not None:
+            output.extra_fields["answered_by"] = request.answered_by
         return output
 
     async def wake_up(self, tags: list[str] | None = None) -> None:
         await super().wake_up(tags)
-        if self.adapters is not None and (tags is None or "weights" in tags):
-            await self.adapters.load_again()
-
-    async def resume_kv_cache(self) -> None:
-        """The end of a sync with devices of its own (``separate_async``), for which verl has the engine sleep, too."""
-        await super().resume_kv_cache()
-        if self.adapters is not None and self.config.free_cache_engine:
-            await self.adapters.load_again()
+        if self.lora_as_adapter and self.node_rank == 0 and (tags is None or "weights" in tags):
+            await self.engine.read_again()
 
     def _get_worker_extension_cls(self) -> str:
         return f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}"
@@ -177,21 +171,9 @@ class VLLMServer(vLLMHttpServer):
                 with self._explained("died"):
                     raise engine.dead_error
 
-    async def load_adapter(self, name: str, path: str) -> None:
-        await self._adapters().load(name, path)
-
-    async def unload_adapter(self, name: str) -> None:
-        await self._adapters().unload(name)
-
-    async def list_adapters(self) -> list[str]:
-        return self._adapters().names()
-
-    def _adapters(self) -> Adapters:
-        if self.adapters is None:
-            raise AdapterError(
-                "this engine takes no adapters: the policy has no LoRA, or it is merged into the weights"
-            )
-        return self.adapters
+    async def set_adapters(self, folders: Mapping[str, str]) -> None:
+        """Have exactly these adapters beside the policy's, by name."""
+        await self.engine.set_adapters(folders)
 
 
 class VLLMReplica(vLLMReplica):

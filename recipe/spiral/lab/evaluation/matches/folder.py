@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ....players.records import GameRecord
-from ....storage.disk import DiskFull, is_full, read_json, write_whole
+from ....storage.disk import read_json, write_whole
 from ....storage.record_folder import parse
 from ....storage.record_writer import line_of
 
@@ -37,15 +37,13 @@ class Lines:
         self._out.truncate(self._end)
 
     def append(self, line: bytes) -> None:
-        """Append a line, with its end; once this returns, a kill of the process cannot take it away. Raises DiskFull:
+        """Append a line, with its end; once this returns, a kill of the process cannot take it away. Raises OSError:
         there is no room, and the file is as it was before."""
         try:
             if (self._out.write(line) or 0) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.file))
-        except OSError as error:
+        except OSError:
             self._out.truncate(self._end)
-            if is_full(error):
-                raise DiskFull(f"{self.file} could not be written ({error.strerror}): make room on the disk") from error
             raise
         self._end += len(line)
 

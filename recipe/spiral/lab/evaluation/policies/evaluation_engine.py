@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ....opponents.model_files import unfit
 from ....players.policy import Generate, Generation
 from ....players.records import Tokens
 from ....processes.engine_failure import EngineFailure
@@ -128,14 +129,7 @@ class VLLMEngine:
         """Whether the engine can load that model: the same architecture, and no adapters on either side."""
         if self._broken or self.adapters or adapters:
             return False
-        # This is the package of verl's engines, which takes seconds to import.
-        from ....workers.engine.fitting import UnfitWeights, check_fits
-
-        try:
-            check_fits(model, self._started_with)
-        except UnfitWeights:
-            return False
-        return True
+        return not unfit(model, self._started_with)
 
     async def become(self, model: Path, texts: Path | None = None) -> None:
         """Load the weights of another model that ``fits``; no response may be under way meanwhile.

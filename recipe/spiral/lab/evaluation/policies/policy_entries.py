@@ -15,7 +15,7 @@ from ....opponents.kinds import entry_of
 from ....opponents.model_files import is_hub_id
 from ....players.prompts import check_style, get_template
 from ....processes.terminal import visible
-from ...models import EMBEDDED, MADE_FOR, embedded
+from ...models import EMBEDDED, embedded
 from ...opponents import more_kinds
 from ...opponents.api.endpoint_settings import OF_ASKING
 from ...opponents.budgets import API
@@ -44,7 +44,7 @@ _KEYS = {
     "run": _RUN,
     "model": _PROMPT | {"path"},
     "adapter": _PROMPT | {"path", "base"},
-    **{kind: _PROMPT | {"made_for"} for kind in EMBEDDED},
+    **{kind: _PROMPT for kind in EMBEDDED},
 }
 
 
@@ -98,9 +98,7 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
         check_style(style, "style")
     if kind in EMBEDDED:
         run = run_of_embedded(kind)
-        prompt, _ = prompts.of(settings, run)
-        made_for = list(settings.get("made_for") or MADE_FOR.get(kind, ()))
-        folder = embedded(kind, games=made_for, template=prompt["template"]).resolve()
+        folder = embedded(kind).resolve()
         policies = [_policy(name or kind, folder, None, settings, prompts, run, {})]
     else:
         policies = _with_weights(kind, name, settings, cache, setting, prompts)
