@@ -51,6 +51,11 @@ class MiniBatchWorker(TrainingWorker):
             tu.assign_non_tensor(data, dataloader_kwargs={**options, "sampler": sampler})
         return super().train_mini_batch(data)
 
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def skip_update(self) -> float:
+        """A training step in which nothing is trained; returns the next one's learning rate."""
+        return float(self.engine.lr_scheduler_step())
+
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_batch(self, data: Any) -> Any:
         here = [int(turns_in(data).sum()), int(data["response_mask"].sum())]

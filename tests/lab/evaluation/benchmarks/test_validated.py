@@ -73,7 +73,7 @@ def test_an_answer_that_cannot_be_judged_holds_nobody_up() -> None:
     pytest.importorskip("math_verify")
     question = Question("math500", "t", "math", "How many?", "10^{7}+1")
     started = time.monotonic()
-    with Grader(workers=1, seconds=0.3) as short:
+    with Grader(seconds=0.3) as short:
         sample = Sample.of(question, 0, 1, Reply("\\boxed{9^{9^{9^{9^9}}}}", 9, False))
         metrics = benchmark_metrics(judge([question], [sample], short)[1])
     assert (metrics["val-core/math500/avg@1"], metrics["val-aux/math500/not_graded"]) == (0.0, 1.0)

@@ -84,7 +84,7 @@ def judge(questions: Sequence[Question], samples: Sequence[Sample], grader: Grad
     It takes a bounded time: the grader limits each answer, and each comparison of two answers for maj@k.
     """
     by_id = {(question.benchmark, question.id): question for question in questions}
-    verdicts = grader.grade_all([(by_id[sample.key[:2]], sample.text) for sample in samples])
+    verdicts = [grader.grade(by_id[sample.key[:2]], sample.text) for sample in samples]
     graded = list(zip(samples, verdicts, strict=True))
     benchmarks = dict.fromkeys(question.benchmark for question in questions)
     return graded, [score(benchmark, graded, grader.compare) for benchmark in benchmarks]
