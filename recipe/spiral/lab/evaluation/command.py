@@ -61,12 +61,10 @@ def run(config: DictConfig) -> int:
         settings = schema.Settings.from_config(config)
     except (ValueError, OmegaConfBaseException) as error:
         return fail(error, status=2)
-    environment = dict(settings.environment)
-    if settings.verbose:
-        environment.pop("VLLM_LOGGING_LEVEL", None)
-    else:
+    if not settings.verbose:
         quiet_logging()
-    set_environment(environment)
+    hidden = {"VLLM_LOGGING_LEVEL"} if settings.verbose else set()
+    set_environment({name: value for name, value in settings.environment.items() if name not in hidden})
     put_on_path(RECIPE.parents[1])
     with held_back():
         from .evaluation import Evaluation, NothingPlayed, Refused
@@ -86,10 +84,8 @@ def run(config: DictConfig) -> int:
         return fail(error, status=2)
     except KeyboardInterrupt as error:
         return fail(f"interrupted by {interrupted_by(error)}; the same command goes on with what is left", 130)
-    except PromptTooLong as error:
-        return fail(f"{error}; what was played is kept, and the same command with that goes on", status=1)
-    except (PlayerFailure, EngineFailure, OSError) as error:
-        return fail(f"{error}; what was played is kept, and once that is mended another start goes on", status=1)
+    except (PlayerFailure, PromptTooLong, EngineFailure, OSError) as error:
+        return fail(f"{error}; what was played is kept: once that is mended, the same command goes on", status=1)
     except NothingPlayed as error:
         return fail(error, status=1)
     except Exception as error:
