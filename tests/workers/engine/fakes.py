@@ -37,9 +37,6 @@ class Engine:
             await asyncio.sleep(0)
             yield SimpleNamespace(lora_request=lora_request, prompt=prompt)
 
-    def is_tracing(self) -> str:
-        return "passed through"
-
 
 class Remote:
     """A handle whose methods are called as Ray's, and run at once."""
