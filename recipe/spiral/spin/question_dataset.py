@@ -14,7 +14,6 @@ from ..extensions import Questions
 from ..players.seats import GRADER, Opponent, Seat
 from ..players.seeds import GameKey
 from ..rollouts.dataset import ENDLESS, asked
-from ..training.launched import APART
 from .training_questions import TrainingQuestion, load_questions, order, train_key
 
 AGENT = "spiral_answer"
@@ -67,5 +66,4 @@ def _row(question: TrainingQuestion, key: GameKey, index: int, responses: int) -
         "key": key.to_dict(),
         **Seat(Opponent(GRADER, GRADER), (0,)).columns(),
         "__rollout_n__": responses,
-        APART: True,
     }
