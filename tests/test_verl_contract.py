@@ -935,7 +935,7 @@ def test_the_dataset_is_made_as_verl_makes_it() -> None:
             "train_batch_size": 4,
             "games_per_start": 1,
             "opponents": [],
-            "validation": {"games": None, "games_per_role": 2, "opponents": ["random"], "benchmarks": []},
+            "validation": {"games": None, "games_per_role": 2, "opponents": ["random"]},
             "custom_cls": {"path": "pkg://recipe.spiral.rollouts.dataset", "name": "GameDataset"},
             "shuffle": False,
         }
@@ -967,8 +967,6 @@ def test_the_agent_loop_config_names_ours(tmp_path: Path) -> None:
     from hydra.utils import get_class
 
     from recipe.spiral import rollout
-    from recipe.spiral.lab.evaluation.benchmarks import validation_benchmarks
-    from recipe.spiral.lab.evaluation.benchmarks.question_loop import QuestionAgentLoop
     from recipe.spiral.main_spiral import write_agent_loops
     from recipe.spiral.rollouts.schedule import AGENT
     from recipe.spiral.spin import question_dataset
@@ -980,7 +978,6 @@ def test_the_agent_loop_config_names_ours(tmp_path: Path) -> None:
     assert {loop.name: get_class(loop._target_) for loop in loops} == {
         AGENT: rollout.GameAgentLoop,
         question_dataset.AGENT: AnswerLoop,
-        validation_benchmarks.AGENT: QuestionAgentLoop,
     }
 
 
@@ -1001,7 +998,7 @@ def test_a_validation_set_may_hold_rows_of_several_kinds() -> None:
         "return self._val_metrics_update(",
         of_ours="SpiralTrainer._val_metrics_update, which takes all answers of a validation at once",
     )
-    assert "self.val_dataset = create_rl_dataset(" in body(PPOTrainer._init_dataloader), "RunState.judge_answers"
+    assert "self.val_dataset = create_rl_dataset(" in body(PPOTrainer._init_dataloader)
 
 
 def test_prompts_without_rows_are_done_all_the_same() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ def dataset(split: str = "train", **overrides: Any) -> GameDataset:
         "train_batch_size": 4,
         "games_per_start": 1,
         "opponents": [],
-        "validation": {"games": None, "games_per_role": 3, "opponents": ["random"], "benchmarks": []},
+        "validation": {"games": None, "games_per_role": 3, "opponents": ["random"]},
         **overrides,
     }
     return GameDataset(split, None, OmegaConf.create(config), max_samples=-1)
@@ -69,7 +70,7 @@ def test_self_play_has_two_trainable_players_and_two_sessions() -> None:
 
 
 def test_where_nobody_can_validate_there_is_a_row_for_verls_loader() -> None:
-    validation = {"games": ["Snake"], "games_per_role": 3, "opponents": ["perfect"], "benchmarks": []}
+    validation = {"games": ["Snake"], "games_per_role": 3, "opponents": ["perfect"]}
     assert len(dataset("val", validation=validation)) == 1
 
 
@@ -87,15 +88,17 @@ def test_only_the_ratio_of_weights_counts() -> None:
 
 
 def test_games_of_a_group_start_from_the_same_state() -> None:
-    """The same game with the same cards; every turn of theirs is sampled with its own seed."""
-    rows = [training_row(SHARES, 5, 8, index, games_per_start=4) for index in range(24)]
-    keys = [GameKey(**row["key"]) for row in rows]
-    assert len(set(keys)) == 24
-    for start in range(0, 24, 4):
-        assert len({key.game_seed() for key in keys[start : start + 4]}) == 1
-        assert len({row["data_source"] for row in rows[start : start + 4]}) == 1
-        assert len({key.seed("turn", 0, 0) for key in keys[start : start + 4]}) == 4
-    assert len({key.game_seed() for key in keys}) == 6
+    """A row is a start: the same game with the same cards; every turn is sampled with its own seed."""
+    rows = [training_row(SHARES, 5, 2, index, games_per_start=4) for index in range(6)]
+    firsts = [GameKey(**row["key"]) for row in rows]
+    assert [(key.step, key.index, key.group) for key in firsts] == [
+        (1 + i // 2, i % 2 * 4, i % 2 * 4) for i in range(6)
+    ]
+    assert {row["__rollout_n__"] for row in rows} == {8}
+    for first in firsts:
+        games = [replace(first, index=first.index + number) for number in range(4)]
+        assert len({key.game_seed() for key in games}) == 1 and len({key.seed("turn", 0, 0) for key in games}) == 4
+    assert len({key.game_seed() for key in firsts}) == 6
     alone = GameKey(**training_row(SHARES, 5, 8, 5)["key"])
     assert alone.group is None and alone.game_seed() == alone.seed("game")
 
@@ -124,7 +127,6 @@ def test_a_game_may_have_a_style_of_its_own_and_it_draws_no_other_games() -> Non
         "games": [{"id": "Nim", "style": "dialogue"}],
         "games_per_role": 1,
         "opponents": ["random"],
-        "benchmarks": [],
     }
     assert [dataset("val", validation=validation)[index]["prompt"]["style"] for index in (0, 1)] == ["dialogue"] * 2
 
@@ -150,9 +152,7 @@ def test_validation_plays_every_game_in_both_roles() -> None:
 
 def test_the_validation_set_is_the_training_games_unless_told_otherwise() -> None:
     assert {row["data_source"] for row in map(dataset("val").__getitem__, range(12))} == {"TicTacToe", "KuhnPoker"}
-    other = dataset(
-        "val", validation={"games": ["Nim"], "games_per_role": 2, "opponents": ["random"], "benchmarks": []}
-    )
+    other = dataset("val", validation={"games": ["Nim"], "games_per_role": 2, "opponents": ["random"]})
     assert len(other) == 4
     assert {other[i]["data_source"] for i in range(4)} == {"Nim"}
 
@@ -215,4 +215,4 @@ def test_an_unknown_game_names_its_nearest() -> None:
 
 def test_the_setting_is_named_that_holds_the_bad_entry() -> None:
     with pytest.raises(ValueError, match=r"^validation\.games=\[\]"):
-        dataset("val", validation={"games": [], "games_per_role": 1, "opponents": ["random"], "benchmarks": []})
+        dataset("val", validation={"games": [], "games_per_role": 1, "opponents": ["random"]})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from .policy_weights import (
     Run,
     adapter_base,
     exported,
-    positions,
     run_of,
     run_of_embedded,
     weights_identity,
@@ -37,18 +35,13 @@ from .policy_weights import (
 MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
 KINDS = (*MODELS, *more_kinds.KINDS)
 _OWN = frozenset({"kind", "name", "games"})
-_PROMPT = frozenset({"template", "style"})
-#: What an entry of a kind may have besides; fixed players check their settings themselves.
-_KEYS = {
-    "auto": _PROMPT | {"path", "base", "step", "start", "interval", "size"},
-    "run": _PROMPT | {"path", "base", "step", "start", "interval", "size"},
-    "model": _PROMPT | {"path"},
-    "adapter": _PROMPT | {"path", "base"},
-    **{kind: _PROMPT for kind in EMBEDDED},
-}
+#: What an entry with weights may have besides; fixed players check their settings themselves.
+_KEYS = {"path", "base", "step", "start", "interval", "size", "template", "style"}
 
 
-def parse(entries: Any, cache: Path, setting: str = "policies", prompts: Prompts | None = None) -> list[Policy]:
+def parse(
+    entries: Iterable[Any], cache: Path, setting: str = "policies", prompts: Prompts | None = None
+) -> list[Policy]:
     """A config's list of policies; ``setting`` is its name, and checkpoints are exported into ``cache``, once.
 
     Raises:
@@ -56,8 +49,6 @@ def parse(entries: Any, cache: Path, setting: str = "policies", prompts: Prompts
         BrokenCheckpoint, ExportError: a checkpoint that cannot be exported.
         ImportError: a package is not installed.
     """
-    if isinstance(entries, str | Mapping) or not isinstance(entries, Iterable):
-        raise ValueError(f"{setting}={entries!r}: must be a list: {setting}=[tiny, {{path: outputs/spiral/default}}]")
     policies = []
     for entry in entries:
         with entry_of(setting, entry):
@@ -69,11 +60,7 @@ def parse(entries: Any, cache: Path, setting: str = "policies", prompts: Prompts
 
 
 def check_names(policies: Sequence[Policy], setting: str) -> None:
-    """See that each has a name of its own.
-
-    Raises:
-        ValueError: two have the same.
-    """
+    """See that each has a name of its own; ValueError: two have the same."""
     names = [policy.name for policy in policies]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{setting}: {', '.join(twice)} is there twice: give each its own name: {{name: ..., ...}}")
@@ -88,14 +75,13 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     kind = str(given.get("kind") or "auto")
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}: unknown; known kinds: {', '.join(KINDS)}")
-    games = _games(given.get("games"))
+    games = None if given.get("games") is None else tuple(resolve(str(game)) for game in given["games"])
     settings = {key: value for key, value in given.items() if key not in _OWN}
     name = str(given["name"]) if given.get("name") else None
     if kind in more_kinds.KINDS:
         return [_fixed(kind, name, settings, games)]
-    if unknown := sorted(settings.keys() - _KEYS[kind]):
-        known = ", ".join(sorted(_OWN | _KEYS[kind]))
-        raise ValueError(f"{', '.join(unknown)}: unknown for kind {kind!r}; it has {known}")
+    if unknown := sorted(settings.keys() - _KEYS):
+        raise ValueError(f"{', '.join(unknown)}: unknown for kind {kind!r}; known: {', '.join(sorted(_OWN | _KEYS))}")
     if (template := settings.get("template")) is not None:
         get_template(template, "template")
     if (style := settings.get("style")) is not None:
@@ -107,14 +93,6 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     else:
         policies = _with_weights(kind, name, settings, cache, setting, prompts)
     return [replace(policy, games=games) for policy in policies]
-
-
-def _games(games: Any) -> tuple[str, ...] | None:
-    if games is None:
-        return None
-    if isinstance(games, str | Mapping) or not isinstance(games, Iterable):
-        raise ValueError(f"games={games!r}: must be a list of games")
-    return tuple(resolve(str(game)) for game in games)
 
 
 def _fixed(kind: str, name: str | None, settings: dict[str, Any], games: tuple[str, ...] | None) -> Policy:
@@ -135,9 +113,8 @@ def _with_weights(
     given = str(settings["path"])
     path = Path(given).expanduser()
     if not path.exists():
-        near = [f"; did you mean {other}?" for other in get_close_matches(given, KINDS, n=1, cutoff=0.7)]
-        if near or kind in ("run", "adapter") or not is_hub_id(given):
-            raise ValueError("".join(["there is no such folder", *near]))
+        if kind in ("run", "adapter") or not is_hub_id(given):
+            raise ValueError("there is no such folder")
         folder = whole_model(given, setting)  # from the hub
         return [_policy(name or given, folder, None, settings, prompts, Run(given), {"hub": given})]
     path = path.resolve()
@@ -152,47 +129,6 @@ def _with_weights(
     if kind in ("model", "adapter"):
         raise ValueError(f"holds no {kind} with its config and *.safetensors")
     return _snapshots(path, name, settings, cache, setting, prompts)
-
-
-def _policy(
-    name: str,
-    model: Path,
-    adapter: Path | None,
-    settings: Mapping[str, Any],
-    prompts: Prompts,
-    run: Run,
-    origin: Mapping[str, Any],
-) -> Policy:
-    """A policy with weights. Of its run are the prompts, and the lengths, that neither entry nor evaluation sets."""
-    prompt, by_game = prompts.of(settings, run)
-    own: dict[str, Any] = {"prompts": by_game} if by_game else {}
-    # what the evaluation sets is in its manifest
-    if of_run := {k: v for k, v in run.chat_template_kwargs.items() if k not in prompts.chat_template_kwargs}:
-        own["apply_chat_template_kwargs"] = of_run
-    policy = Policy(
-        name=name,
-        kind="model" if adapter is None else "adapter",
-        identity={**weights_identity(model, adapter), **origin, **own, **prompt},
-        model=model,
-        adapter=adapter,
-        template=prompt["template"],
-        style=prompt["style"],
-        by_game=by_game,
-        lengths=run.lengths or _lengths(model),
-        chat_template_kwargs={**of_run, **prompts.chat_template_kwargs},
-    )
-    # A pool's members have none of their own.
-    texts = Path(run.model) if run.model and not (policy.tokenizer / "tokenizer_config.json").is_file() else None
-    return replace(policy, texts=texts)
-
-
-def _lengths(model: Path) -> tuple[int, int]:
-    """SPIRAL's, or for a model with fewer positions half of them for prompts and the rest for responses."""
-    most, (prompt, response) = positions(model), LENGTHS
-    if most is None or most >= prompt + response:
-        return LENGTHS
-    prompt = min(prompt, most // 2)
-    return prompt, min(response, most - prompt)
 
 
 def _snapshots(
@@ -219,5 +155,37 @@ def _snapshots(
         if form_of(model) == "adapter":
             model, adapter = adapter_base(model, settings.get("base") or run.model, setting), model
         policy = _policy(f"{run_name}/step_{number:06d}", model, adapter, settings, prompts, run, origin)
-        policies.append(replace(policy, run=run_name, step=number))
+        policies.append(replace(policy, run=run_name))
     return policies
+
+
+def _policy(
+    name: str,
+    model: Path,
+    adapter: Path | None,
+    settings: Mapping[str, Any],
+    prompts: Prompts,
+    run: Run,
+    origin: Mapping[str, Any],
+) -> Policy:
+    """A policy with weights. Of its run are the prompts, and the lengths, that neither entry nor evaluation sets."""
+    prompt, by_game = prompts.of(settings, run)
+    own: dict[str, Any] = {"prompts": by_game} if by_game else {}
+    # what the evaluation sets is in its manifest
+    if of_run := {k: v for k, v in run.chat_template_kwargs.items() if k not in prompts.chat_template_kwargs}:
+        own["apply_chat_template_kwargs"] = of_run
+    policy = Policy(
+        name=name,
+        kind="model" if adapter is None else "adapter",
+        identity={**weights_identity(model, adapter), **origin, **own, **prompt},
+        model=model,
+        adapter=adapter,
+        template=prompt["template"],
+        style=prompt["style"],
+        by_game=by_game,
+        lengths=run.lengths or LENGTHS,
+        chat_template_kwargs={**of_run, **prompts.chat_template_kwargs},
+    )
+    # A pool's members have none of their own.
+    texts = Path(run.model) if run.model and not (policy.tokenizer / "tokenizer_config.json").is_file() else None
+    return replace(policy, texts=texts)
