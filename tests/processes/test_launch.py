@@ -93,5 +93,7 @@ def test_trackers_write_into_the_folder_and_take_all_its_starts_for_one_run(
     first, again = tracker_environment(tmp_path), tracker_environment(tmp_path)
     assert first["WANDB_RUN_ID"] == again["WANDB_RUN_ID"] and first["WANDB_MODE"] == "offline"
     assert first["WANDB_DIR"] == str(tmp_path) and first["TENSORBOARD_DIR"].startswith(str(tmp_path))
-    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
-    assert "WANDB_MODE" not in tracker_environment(tmp_path)
+    for host, mode in (("github.com", "offline"), ("api.wandb.ai", None)):
+        (tmp_path / ".netrc").write_text(f"machine {host} login user password {'x' * 40}\n")
+        (tmp_path / ".netrc").chmod(0o600)
+        assert tracker_environment(tmp_path).get("WANDB_MODE") == mode

@@ -30,6 +30,7 @@ LOOPBACK = {
     "VLLM_HOST_IP": "127.0.0.1",
     "GLOO_SOCKET_IFNAME": "lo",
     "NCCL_SOCKET_IFNAME": "lo",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "15",  # a killed run's last processes wait so long, instead of a minute
 }
 #: A file in such a folder, and in no other: only a folder that has it is ever removed.
 MARK = "made_for_ray"

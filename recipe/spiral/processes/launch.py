@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import netrc
 import os
 import signal
 import time
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -47,9 +49,17 @@ def tracker_environment(run_dir: Path) -> dict[str, str]:
         "WANDB_RESUME": "allow",
         "VERL_FILE_LOGGER_PATH": str(run_dir / f"metrics-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"),
     }
-    if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
+    if not os.environ.get("WANDB_API_KEY") and not _has_login(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")):
         variables["WANDB_MODE"] = "offline"
     return variables
+
+
+def _has_login(address: str) -> bool:
+    """Whether ``.netrc``, where W&B keeps its key, has one for this host."""
+    try:
+        return netrc.netrc().authenticators(str(urlsplit(address).hostname)) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
 
 
 def put_on_path(folder: Path) -> None:
