@@ -108,7 +108,7 @@ def worker(engine: KnownAnswers, tokenizer: Any, model: str, longest: int = 32) 
             "prompt": {"template": "chat", "style": "state"},
             "opponents": [],
             "branching": {"states": 0, "continuations": 0},
-            "draw_retry": {"enabled": False, "max_retries": 5, "swap": False, "temperature": None},
+            "draw_retry": {"enabled": False, "max_retries": 5},
             "data": {},
             "actor_rollout_ref": {
                 "model": {"path": model},

@@ -109,7 +109,7 @@ def session(
             "opponents": [],
             "games": [{"id": "TicTacToe", "random_opening": opening}],
             "branching": dict(zip(("states", "continuations"), branching, strict=True)),
-            "draw_retry": {"enabled": False, "max_retries": 5, "swap": False, "temperature": None, **(draws or {})},
+            "draw_retry": {"enabled": False, "max_retries": 5, **(draws or {})},
             "actor_rollout_ref": {"model": {"path": model}, "rollout": {"agent": {}}},
         }
     )
@@ -404,10 +404,8 @@ class Drawn(Table):
     def __init__(self, draws: int) -> None:
         super().__init__()
         self.moves = iter([0, 1, 2, 4, 3, 5, 7, 6, 8] * draws + [0, 3, 1, 4, 2])
-        self.temperatures: list[float] = []
 
     async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
-        self.temperatures.append(sampling_params["temperature"])
         self.answer = lambda seed: f"\\boxed{{[{next(self.moves)}]}}"
         return await super().generate(request_id, prompt_ids=prompt_ids, sampling_params=sampling_params)
 
@@ -419,7 +417,7 @@ class Drawn(Table):
 
 def test_a_draw_is_played_again_until_it_is_none(model: str) -> None:
     row, engine = self_play(0), Drawn(2)
-    asyncio.run(sessions(row, engine, model, {"enabled": True, "temperature": 1.5}))
+    asyncio.run(sessions(row, engine, model, {"enabled": True}))
     played = game_channel.take(keys(row))
     assert [(game.key.retry, game.discarded, game.result(0)) for game in played.discarded] == [
         (0, "draw", "draw"),
@@ -427,7 +425,6 @@ def test_a_draw_is_played_again_until_it_is_none(model: str) -> None:
     ]
     (record,) = played.records
     assert (record.key.retry, record.rewards) == (2, (1.0, -1.0))
-    assert engine.temperatures == [1.0] * 9 + [1.5] * 14
     seeds = {call["seed"] for call in engine.calls}
     assert len(seeds) == len(engine.calls), "a retry samples with seeds of its own"
 
@@ -440,15 +437,6 @@ def test_a_game_of_draws_only_ends_with_the_last_that_is_allowed(model: str) -> 
     (record,) = played.records
     assert (record.key.retry, record.result(0), record.discarded) == (3, "draw", None)
     assert [[output.response_ids for output in rows] for rows in outputs] == [said(record.turns_of(p)) for p in (0, 1)]
-
-
-def test_players_change_over_after_a_draw(model: str) -> None:
-    row = against(Seat(Opponent("pool", "step_000005"), (0,), True, 0))
-    (rows,) = asyncio.run(sessions(row, Drawn(1), model, {"enabled": True, "swap": True}))
-    played = game_channel.take(keys(row))
-    assert [game.players for game in played.discarded] == [("policy", "step_000005")]
-    assert [record.players for record in played.records] == [("step_000005", "policy")]
-    assert [output.response_ids for output in rows] == said(played.records[0].turns_of(1))
 
 
 def test_draws_stay_unless_they_are_to_be_played_again_and_in_validation(model: str) -> None:

@@ -166,9 +166,7 @@ class GameAgentLoop(PolicyLoop):
         drawn = voids = 0
         tries: list[GameRecord] = []
         while True:
-            warmer = draws.temperature if drawn else None
-            warmed = sampling if warmer is None else {**sampling, "temperature": float(warmer)}
-            record, again = await self.attempt(key, game, seat, encode, warmed)
+            record, again = await self.attempt(key, game, seat, encode, sampling)
             tries.append(record)
             if record.discarded == "void":
                 voids += 1
@@ -177,7 +175,6 @@ class GameAgentLoop(PolicyLoop):
             else:
                 record.discarded = "draw"
                 drawn += 1
-                seat = seat.swapped() if draws.swap else seat
             if voids > MAX_VOIDS or not again:
                 return tries
             key = key.next_retry()

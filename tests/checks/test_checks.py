@@ -307,15 +307,6 @@ def test_a_bad_setting_is_named_with_its_value_and_its_mend(tmp_path: Path, over
         check(config(tmp_path, override))
 
 
-def test_games_of_one_start_keep_their_roles(tmp_path: Path) -> None:
-    """Against an opponent a start has games of one role only: the mean of a game alone in the other is its outcome."""
-    swap, start = ["draw_retry.enabled=true", "draw_retry.swap=true"], "data.games_per_start=8"
-    check(config(tmp_path, *swap))
-    check(config(tmp_path, start, swap[0]))
-    with pytest.raises(ConfigError, match=r"^draw_retry\.swap=true: .*\(data\.games_per_start=8\), .*; take draw_r"):
-        check(config(tmp_path, start, *swap))
-
-
 def test_a_random_opening_is_shorter_than_a_game_may_be(tmp_path: Path) -> None:
     opening = "games=[{id: TicTacToe, random_opening: 6}]"
     check(config(tmp_path, opening, "rules.turn_cap=7"))

@@ -170,7 +170,6 @@ def test_opponents_of_every_kind_at_once(tmp_path: Path, model: Path, fixed_move
         "batch_unit=turns",
         "data.train_batch_size=48",
         "draw_retry.enabled=true",
-        "draw_retry.swap=true",
         "validation.opponents=[perfect]",
         "trainer.test_freq=3",
         "trainer.total_training_steps=3",

@@ -380,7 +380,6 @@ def test_an_opponent_that_no_entry_names_has_the_settings_of_its_kind() -> None:
 def test_a_seat_travels_in_a_row(seat: Seat) -> None:
     assert Seat.from_row(seat.columns()) == seat
     assert seat.columns()["__rollout_n__"] == len(seat.trainable)
-    assert seat.swapped().swapped() == seat
 
 
 def test_a_member_of_which_a_file_is_gone_is_left_out(tmp_path: Path) -> None:
@@ -422,25 +421,6 @@ def test_members_that_join_a_run_on_the_way_are_as_old_as_that(tmp_path: Path) -
     made.restore({}, None, [BASE, {"path": str(base)}], str(base), step=40)
     assert [member.step for member in made.pool.members.values()] == [40, 40]
     assert "model" not in made.pool.names, "that is another opponent's name"
-
-
-def test_roles_are_as_often_where_players_change_over(tmp_path: Path) -> None:
-    """Half of the games in which the learner is player 0 are drawn once, and played again the other way round."""
-    made = league(tmp_path, "fsp.ratio=1.0")
-    made.restore({}, None, [], "model")
-    made.join(0, snapshot)
-    roles: Counter[int] = Counter()
-    for step in range(1, 41):
-        made.begin_step(step)
-        counted, drawn = [], []
-        for (key, game), seat in zip(games(step, 8), made.seat(games(step, 8)), strict=True):
-            if seat.trainable == (0,) and key.seed("drawn") % 2:
-                drawn.append(replace(played(key, game, seat), discarded="draw"))
-                key, seat = key.next_retry(), seat.swapped()
-            counted.append(played(key, game, seat))
-            roles[seat.trainable[0]] += 1
-        made.count(counted, drawn)
-    assert abs(roles[0] - roles[1]) < 0.1 * sum(roles.values())
 
 
 def test_what_an_endpoint_cost_is_known_after_a_kill(tmp_path: Path) -> None:

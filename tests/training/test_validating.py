@@ -86,7 +86,7 @@ def config(tmp_path: Path) -> Any:
             "opponents": [],
             "data": {},
             "branching": {"states": 0, "continuations": 0},
-            "draw_retry": {"enabled": False, "max_retries": 5, "swap": False, "temperature": None},
+            "draw_retry": {"enabled": False, "max_retries": 5},
             "actor_rollout_ref": {
                 "model": {"path": str(tmp_path)},
                 "rollout": {

@@ -92,12 +92,6 @@ def _algorithm(config: DictConfig) -> None:
         size % same == 0,
         f"data.games_per_start={same}: must be a whole number that divides data.train_batch_size={size}",
     )
-    draws = config.draw_retry
-    require(
-        same == 1 or not (draws.enabled and draws.swap),
-        f"draw_retry.swap=true: games from one start are compared role by role (data.games_per_start={same}), and have "
-        "to keep their roles; take draw_retry.swap=false",
-    )
     setting, compared = "data.games_per_start", "games from the same start"
     if not plays_games(config):
         setting, compared = "actor_rollout_ref.rollout.n", "responses to one question"

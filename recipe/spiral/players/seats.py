@@ -7,7 +7,7 @@ launched.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from .records import SELF_PLAY, GameRecord
@@ -57,10 +57,6 @@ class Seat:
     model: bool = False
     slot: int | None = None
     quota: str = ""
-
-    def swapped(self) -> Seat:
-        """With the players changed over; self-play stays what it is."""
-        return replace(self, trainable=(1 - self.trainable[0],)) if len(self.trainable) == 1 else self
 
     def columns(self) -> dict[str, Any]:
         """The columns of a dataset's row. Of few columns a step's games are launched sooner."""

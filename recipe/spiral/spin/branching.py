@@ -23,8 +23,6 @@ class BranchingLoop(GameAgentLoop):
         states, continuations = self._branching
         if record.key.split != "train" or record.discarded is not None:
             return []
-        if seat.trainable != record.trainable:  # the players of a drawn game changed over
-            seat = seat.swapped()
         places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
 
         async def branch(key: GameKey, place: int) -> GameRecord:
