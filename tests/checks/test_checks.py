@@ -491,7 +491,11 @@ def test_a_run_keeps_its_games(tmp_path: Path) -> None:
     write_state(folder, state(10, games="[Nim, {id: KuhnPoker, weight: 2.0}]"))
     check(config(tmp_path, "games=[Nim-v0,{id: KuhnPoker, weight: 2}]"))
     again = [f"trainer.resume_from_path={folder}", "trainer.resume_mode=resume_path"]
-    for games in ("[Nim]", "[{id: KuhnPoker, weight: 2}, Nim]", "[Nim, {id: KuhnPoker, weight: 2, template: r1}]"):
+    for games in (
+        "[Nim]",
+        "[{id: KuhnPoker, weight: 2}, Nim]",
+        "[Nim, {id: KuhnPoker, weight: 2, template: qwen3}]",
+    ):
         for how in ([], again):
             with pytest.raises(ConfigError, match=r"^games=.*cannot go on from .*take games=\[Nim, \{id: Kuhn"):
                 check(config(tmp_path, f"games={games}", *how))

@@ -114,7 +114,7 @@ def test_an_endpoint_is_asked_and_not_by_a_dry_run(tmp_path: Path) -> None:
         (["games=[Snake]", "opponents=[{kind: perfect, share: 0.1}]"], r"Snake.*TicTacToe"),
         (["games=[Nim]", "opponents=[{kind: random, share: 0.1, games: [TicTacToe]}]"], r"it would never play"),
         ([f"opponents=[{API.replace('SOME_KEY', 'NO_SUCH_KEY')}}}]"], r"NO_SUCH_KEY"),
-        ([f"opponents=[{API}, template: r1}}]"], r"^opponents: api: template='r1'"),
+        ([f"opponents=[{API}, template: octothinker}}]"], r"^opponents: api: template='octothinker'"),
         (["opponents=[{kind: api, name: gpt, share: 0.1}]"], r"^opponents: gpt: model: must be given"),
         (["opponents=[{kind: random, games: [Chess]}]"], r"^opponents: random: unknown game 'Chess'"),
         ([f"opponents=[{API}, budget_usd: 3}}]"], r"budget_usd=3\.0: needs price_in and price_out"),

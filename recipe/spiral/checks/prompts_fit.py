@@ -222,7 +222,7 @@ def _encode(share: GameShare, config: DictConfig, tokenizer: Tokenizer) -> Encod
     setting = f"prompt.template={template}" if share.template is None else f"games: {share.id}: template={template}"
     try:
         if encode("", ()) == encode("what is seen", ()):
-            raise ValueError("its chat template leaves out what is said; take prompt.template=r1 or octothinker")
+            raise ValueError("its chat template leaves out what is said; take prompt.template=octothinker")
     except ValueError as error:
         raise ValueError(f"{setting}: does not go with {path}: {error}") from error
     if style == "state":

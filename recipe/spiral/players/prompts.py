@@ -10,39 +10,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Protocol
 
-#: The end of a prompt whose chat template begins the response with reasoning, or with the end of it.
-_OPENED, _CLOSED = re.compile(r"<think>\s*$"), re.compile(r"</think>\s*$")
-#: So many tokens have these ends, also where a token is a character.
-_END = 64
-#: LaTeX commands that only say how their argument, or what follows, looks.
-_WRAPPERS = (
-    r"(?:text|math)(?!bb|color)[a-z]*|[fhmv]box|(?:frame|make)box(?:\s*\[[^][{}]*\])*|emph|under(?:line|bar)|u+line|hl"
-    r"|operatorname[a-z]*\*?|(?:Make)?(?i:upp|low)ercase|boldsymbol|bm|pmb|bold|ensuremath|(?:text)?color(?:box)?\s*\{[^{}]*\}"
-)
-_FONTS = (
-    r"(?:bf|rm|it|sf|tt|sc|sl|em|cal|(?:bf|it|rm|sf|tt|sc|sl|up|md|normal)(?:series|shape|family|font)|tiny|scriptsize"
-    r"|footnotesize|small|normalsize|[lL]arge|LARGE|[hH]uge|(?:display|text)style)(?![a-zA-Z])|color\s*\{[^{}]*\}"
-)
+#: LaTeX commands that only say how their argument looks.
+_WRAPPERS = r"(?:text|math)(?!bb|color)[a-z]*|mbox|boldsymbol|operatorname\*?"
 #: What opens or closes a box, a wrapper or another group; and what is none of them, although it has a brace.
 _TOKENS = re.compile(
-    rf"(?P<box>\\{{1,2}}boxed\s*\{{)|(?P<wrapper>\\(?:{_WRAPPERS}|{_FONTS})\s*\{{|\{{\s*\\(?:{_FONTS})\s*)"
-    rf"|(?P<font>\\(?:{_FONTS})\s*)|\\.|(?P<group>\{{)|(?P<end>\}})",
-    re.DOTALL,
+    rf"(?P<box>\\{{1,2}}boxed\s*\{{)|(?P<wrapper>\\(?:{_WRAPPERS})\s*\{{)|\\.|(?P<group>\{{)|(?P<end>\}})", re.DOTALL
 )
-#: An arrow, a delimiter, or an escaped or spacing character.
-_COMMAND = re.compile(
-    r"\\(?:(rightarrow|to)(?![a-zA-Z])|(?:left|right|[bB]igg?[lrm]?|q?quad)(?![a-zA-Z])|[()]"
-    r"|([lr])brac[ek](?![a-zA-Z])\s*|([^a-zA-Z]))"
-)
+_ESCAPED = re.compile(r"\\([^a-zA-Z])")
 #: The content of a prompt: the present observation (SPIRAL's), or the player's turns so far as well.
 STYLES = ("state", "dialogue")
 #: A player's earlier turns in their order: what it saw, and the canonical action that it then took.
 History = tuple[tuple[str, str], ...]
 #: Turns an observation and the turns before it into a prompt's token ids.
 Encode = Callable[[str, History], list[int]]
+#: The argument of chat templates that is the date of a run's prompts, and its form.
+DATE, DATE_FORM = "date_string", "%d %b %Y"
 #: Prompts whose tokens an encoder remembers.
 REMEMBERED = 1024
 
@@ -92,43 +78,30 @@ def place_of_box(response: str) -> tuple[int, int, int] | None:
     return last
 
 
-def unwrapped(content: str, begin: str = "", end: str = "") -> str:
-    """A box's content with ``begin`` and ``end`` in the place of each wrapper and its closing brace."""
+def unwrapped(content: str) -> str:
+    """A box's content without wrappers."""
     done: list[str] = []
     opened: list[bool] = []
     read = 0
     for token in _TOKENS.finditer(content):
-        match token.lastgroup:
-            case "wrapper":
-                opened.append(True)
-                instead = begin
-            case "end" if opened and opened.pop():
-                instead = end
-            case "font":
-                instead = ""
-            case kind:
-                if kind in ("box", "group"):
-                    opened.append(False)
-                continue
-        done += content[read : token.start()], instead
-        read = token.end()
+        opens = token.lastgroup in ("box", "wrapper", "group")
+        if opens:
+            opened.append(token.lastgroup == "wrapper")
+        if token.lastgroup == "wrapper" or (token.lastgroup == "end" and opened and opened.pop()):
+            done.append(content[read : token.start()])
+            read = token.end()
     return "".join(done) + content[read:]
 
 
 def _plain(content: str) -> str:
     if "\\" in content:
-        content = _COMMAND.sub(_character, unwrapped(content))
+        content = _ESCAPED.sub(_character, unwrapped(content))
     return content.replace("$", "").replace("~", " ").strip()
 
 
-def _character(command: re.Match[str]) -> str:
-    """What a command stands for: brackets and ``_`` are themselves, LaTeX's spaces become spaces."""
-    if command[1]:
-        return "->"
-    if command[2]:
-        return {"l": "[", "r": "]"}[command[2]]
-    escaped = command[3] or ""
-    return " " if escaped and escaped in ",;:!/ \\" else escaped
+def _character(escaped: re.Match[str]) -> str:
+    """What an escaped character stands for: LaTeX's spaces are spaces, its own parentheses begin and end formulas."""
+    return " " if escaped[1] in ",;:!/ \\" else "" if escaped[1] in "()" else escaped[1]
 
 
 @dataclass(frozen=True)
@@ -141,8 +114,6 @@ class Template:
             ``_general`` template. In a plain template with all that stands before the response.
         system: the system's message, if there is one. In a plain template the text's first paragraph.
         plain: True: the prompt is text; False: the messages go through the tokenizer's chat template.
-        begin: what the response is made to begin with, unless the chat template does so. It belongs to the prompt;
-            earlier answers go without.
         examples: observations, or questions, and responses to them, of games that are none of ours: a conversation
             that comes before all else, for models that do not know by themselves what an answer looks like.
     """
@@ -151,7 +122,6 @@ class Template:
     user: str
     system: str | None = None
     plain: bool = False
-    begin: str = ""
     examples: tuple[tuple[str, str], ...] = ()
 
     def messages(self, observation: str, history: History = ()) -> list[dict[str, str]]:
@@ -166,7 +136,7 @@ class Template:
         """A plain template's prompt: the same conversation, line by line."""
         lines = [] if self.system is None else [self.system]
         lines += [f"{self._user(seen)} {response}" for seen, response in self._before(history)]
-        return "\n".join([*lines, self._user(observation)]) + self.begin
+        return "\n".join([*lines, self._user(observation)])
 
     def encode(
         self, tokenizer: Tokenizer, observation: str, history: History = (), **chat_template_kwargs: Any
@@ -179,56 +149,38 @@ class Template:
         if self.plain:
             return _begun(tokenizer, self.text(observation, history))
         try:
-            ids = _of_conversation(tokenizer, self.messages(observation, history), chat_template_kwargs)
+            return conversation_ids(tokenizer, self.messages(observation, history), chat_template_kwargs)
         except ValueError as error:
-            end = "_think" if self.begin else ""
-            raise ValueError(f"{error}; take prompt.template=r1{end} or octothinker{end}") from error
-        if not self.begin or _OPENED.search(end := str(tokenizer.decode(ids[-_END:]))):
-            return ids
-        if _CLOSED.search(end):
-            other = self.name.removesuffix("_general").removesuffix("_think")
-            raise ValueError(
-                "the model's chat template ends the reasoning before the response, as with "
-                f"data.apply_chat_template_kwargs.enable_thinking=false; take prompt.template={other}"
-            )
-        return [*ids, *tokenizer.encode(self.begin, add_special_tokens=False)]
+            raise ValueError(f"{error}; take prompt.template=octothinker") from error
 
     def _before(self, history: History) -> list[tuple[str, str]]:
         return [*self.examples, *((seen, boxed(action)) for seen, action in history)]
 
     def _user(self, observation: str) -> str:
+        # replace() and not format(): observations contain braces
         return self.user.replace("{observation}", observation)
 
 
 def _begun(tokenizer: Tokenizer, text: str) -> list[int]:
-    """A text's token ids, with what begins a text, where the tokenizer has such a token, and without what ends one."""
-    whole, bare = (list(tokenizer.encode("a", add_special_tokens=special)) for special in (True, False))
-    before = next((place for place in range(len(whole)) if whole[place : place + len(bare)] == bare), len(whole))
-    after = max(len(whole) - before - len(bare), 0)
-    ids = tokenizer.encode(text, add_special_tokens=True)
-    return list(ids[: len(ids) - after])
+    """A text's token ids, with what begins a text, and without the token that some tokenizers end it with."""
+    ids = list(tokenizer.encode(text, add_special_tokens=True))
+    return ids[:-1] if ids[-1:] == [getattr(tokenizer, "eos_token_id", None)] else ids
 
 
-def _of_conversation(tokenizer: Tokenizer, messages: Sequence[dict[str, str]], kwargs: Mapping[str, Any]) -> list[int]:
-    """A conversation's token ids. Of models without a role for the system, its text begins the first user's message.
+def tells_the_date(tokenizer: Tokenizer) -> bool:
+    """Whether the tokenizer's chat template writes the date of the day on which it is used into each prompt."""
+    return "strftime_now" in str(getattr(tokenizer, "chat_template", None))
+
+
+def conversation_ids(tokenizer: Tokenizer, messages: Sequence[dict[str, str]], kwargs: Mapping[str, Any]) -> list[int]:
+    """The token ids of a conversation as it is, with what begins the response. The template's ``date_string`` holds for
+    all dates that it tells.
 
     Raises:
         ValueError: the tokenizer's chat template, which is a program, makes no prompt of it.
     """
-    try:
-        ids = conversation_ids(tokenizer, messages, kwargs)
-        if messages[0]["role"] != "system" or ids != conversation_ids(tokenizer, messages[1:], kwargs):
-            return ids
-    except ValueError:
-        if messages[0]["role"] != "system":
-            raise
-    system, first, *others = messages
-    first = {**first, "content": f"{system['content']}\n\n{first['content']}"}
-    return conversation_ids(tokenizer, [first, *others], kwargs)
-
-
-def conversation_ids(tokenizer: Tokenizer, messages: Sequence[dict[str, str]], kwargs: Mapping[str, Any]) -> list[int]:
-    """The token ids of a conversation as it is, with what begins the response; errors as of ``_of_conversation``."""
+    if day := kwargs.get(DATE):
+        kwargs = {**kwargs, "strftime_now": datetime.strptime(day, DATE_FORM).strftime}
     try:
         ids = tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, tokenize=True, return_dict=False, **kwargs
@@ -248,7 +200,6 @@ def check_words(tokenizer: Tokenizer, place: str) -> None:
 
 _GOAL = "You are playing a two-player zero-sum game. Make valid actions to win."
 _ANSWER = "Please reason step by step, and put your final answer within \\boxed{}."
-_THINK = "<think>\n"
 #: Made-up exchanges: an action in a box and nothing besides, once the second of those that there are, once the first.
 _EXAMPLES = (
     (
@@ -268,57 +219,45 @@ _EXAMPLE_QUESTIONS = (
 )
 #: For base models: a conversation as text, with who is speaking, what is asked, and how the answer is to be given.
 _CONVERSATION = (
-    "Below is a conversation between User and Assistant. {task} Assistant thinks first, step by step{where}, and then "
-    "gives {answer} within \\boxed{{}}, from where it is read."
+    "Below is a conversation between User and Assistant. {task} Assistant thinks first, step by step, and then gives "
+    "{answer} within \\boxed{{}}, from where it is read."
 )
 
 
-def _plain_text(name: str, general: bool, think: bool) -> Template:
-    task = "User asks a question." if general else "User shows what a player of a zero-sum game sees."
-    head = _CONVERSATION.format(
-        task=task,
-        where=" between <think> and </think>" if think else "",
-        answer="the answer" if general else "a valid action that helps to win",
-    )
-    user = f"User: {'Question' if general else 'Observation'}: {{observation}}\nAssistant:"
-    return Template(name, user, system=head, plain=True, begin=" <think>" if think else "")
+def _pair(name: str, game: str, question: str, **both: Any) -> Iterator[Template]:
+    """A template and its form for questions."""
+    yield Template(name, game, **both)
+    yield Template(f"{name}_general", question, **both)
 
 
 def _templates() -> Iterator[Template]:
-    for think in (False, True):
-        end, begin = ("_think", _THINK) if think else ("", "")
-        # The observation as it is, with one line on the answer's form: short, for small models and instruct models.
-        yield Template(f"chat{end}", "{observation}\nPut your answer within \\boxed{}.", begin=begin)
-        yield Template(f"chat{end}_general", "{observation}\n" + _ANSWER, begin=begin)
-        if not think:
-            # After two examples: for models so small that they would not answer in that form otherwise.
-            yield Template("chat_examples", "{observation}\nPut your answer within \\boxed{}.", examples=_EXAMPLES)
-            yield Template("chat_examples_general", "{observation}\n" + _ANSWER, examples=_EXAMPLE_QUESTIONS)
-        # SPIRAL's templates (arXiv 2506.24119, appendix), in its wording.
-        question = "Question: {observation}\n" + _ANSWER
-        yield Template(f"qwen3{end}", f"{_GOAL}\nObservation: {{observation}}\n{_ANSWER}", begin=begin)
-        yield Template(f"qwen3{end}_general", question, begin=begin)
-        current = "Current Observation: {observation}\n" + _ANSWER
-        yield Template(f"llama_instruct{end}", current, system=_GOAL, begin=begin)
-        yield Template(f"llama_instruct{end}_general", question, system="You are a helpful assistant.", begin=begin)
-        # For base models: plain text, for models whose tokenizer has no chat template.
-        for name in ("r1", "octothinker"):
-            for general in (False, True):
-                yield _plain_text(f"{name}{end}{'_general' * general}", general, think)
+    short, long = "{observation}\nPut your answer within \\boxed{}.", "{observation}\n" + _ANSWER
+    # The observation as it is, with one line on the answer's form: short, for small models and instruct models.
+    yield from _pair("chat", short, long)
+    # After two examples: for models so small that they would not answer in that form otherwise.
+    yield Template("chat_examples", short, examples=_EXAMPLES)
+    yield Template("chat_examples_general", long, examples=_EXAMPLE_QUESTIONS)
+    # SPIRAL's templates (arXiv 2506.24119, appendix), in its wording.
+    question = f"Question: {long}"
+    yield from _pair("qwen3", f"{_GOAL}\nObservation: {long}", question)
+    yield Template("llama_instruct", f"Current Observation: {long}", system=_GOAL)
+    yield Template("llama_instruct_general", question, system="You are a helpful assistant.")
+    # For base models whose tokenizer has no chat template: plain text.
+    for end, who, shown, answer in (
+        ("", "User shows what a player of a zero-sum game sees.", "Observation", "a valid action that helps to win"),
+        ("_general", "User asks a question.", "Question", "the answer"),
+    ):
+        head, user = _CONVERSATION.format(task=who, answer=answer), f"User: {shown}: {{observation}}\nAssistant:"
+        yield Template(f"octothinker{end}", user, system=head, plain=True)
 
 
 TEMPLATES = {template.name: template for template in _templates()}
-#: SPIRAL's own names for two of them.
-_ALIASES = {
-    "octothinker_enforce_thinking": "octothinker_think",
-    "octothinker_enforce_thinking_general": "octothinker_think_general",
-}
 
 
 def get_template(name: str, setting: str = "prompt.template") -> Template:
     """The template of that name; a ``ValueError`` names the setting and lists those that there are."""
-    if (known := _ALIASES.get(name, name)) in TEMPLATES:
-        return TEMPLATES[known]
+    if name in TEMPLATES:
+        return TEMPLATES[name]
     raise ValueError(f"{setting}={name!r}: unknown; known templates: {', '.join(sorted(TEMPLATES))}")
 
 

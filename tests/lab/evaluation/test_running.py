@@ -30,7 +30,6 @@ from recipe.spiral.players.intervals import wilson
 from recipe.spiral.players.player import PlayerFailure, Position, Response
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.processes.engine_failure import EngineFailure
-from tests import chat_forms
 from tests.lab.evaluation.made_policies import (
     Characters,
     Fakes,
@@ -460,20 +459,6 @@ def test_bad_settings_are_refused(tmp_path: Path, override: str, told: str) -> N
     players = ["policies=[{kind: random, name: one}]", "opponents=[random,perfect]"]
     with pytest.raises(ValueError, match=told):
         running.Evaluation(settings(tmp_path, *players, override), Fakes(), lambda line: None)
-
-
-def test_a_template_that_the_models_own_does_not_go_with_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop, "read_tokenizer", lambda folder: chat_forms.tokenizer("qwen3"))
-    overrides = [f"policies=[{model(tmp_path / 'mine')}]", "opponents=[random]", "prompt.template=qwen3_think"]
-    evaluation(tmp_path, Fakes(), *overrides)
-    overrides.append("+data.apply_chat_template_kwargs.enable_thinking=false")
-    with pytest.raises(
-        ValueError, match=r"^prompt\.template=qwen3_think \(mine\): does not go with .*; take prompt\.template=qwen3$"
-    ):
-        evaluation(tmp_path, Fakes(), *overrides)
-    assert not (tmp_path / "evaluation").exists(), "the same folder takes the one that does"
 
 
 def test_a_runs_folder_is_refused(tmp_path: Path) -> None:

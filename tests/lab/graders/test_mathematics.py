@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from recipe.spiral.players.prompts import unwrapped
+from recipe.spiral.lab.graders.unwrapping import unwrapped
 from tests.lab.graders.writings import changed, writings
 
 pytest.importorskip("latex2sympy2_extended")

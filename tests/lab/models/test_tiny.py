@@ -309,9 +309,9 @@ def test_an_error_while_sampling_reaches_every_game(tokenizer: Any) -> None:
 
 
 def test_a_plain_template_works_as_well(tmp_path: Path) -> None:
-    folder = tiny.ensure(["KuhnPoker"], template="r1", cache=tmp_path, **SMALL)
+    folder = tiny.ensure(["KuhnPoker"], template="octothinker", cache=tmp_path, **SMALL)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    prompt = get_template("r1").encode(tokenizer, make("KuhnPoker", 0).observation(0))
+    prompt = get_template("octothinker").encode(tokenizer, make("KuhnPoker", 0).observation(0))
     assert len(prompt) < 60
 
 

@@ -79,7 +79,7 @@ def test_a_game_that_passes_the_check_can_be_played(kind: str) -> None:
         ("perfect", {"alpha": "much"}, "alpha='much': must be a number from 0 to 1/3"),
         ("alphabeta", {"depth": 0}, "depth=0: must be a whole number from 1 to 12"),
         ("api", {}, "model: must be given"),
-        ("api", {**API, "template": "r1"}, "template='r1': does not go with a chat endpoint"),
+        ("api", {**API, "template": "octothinker"}, "template='octothinker': does not go with a chat endpoint"),
         ("api", {**API, "base_url": "somewhere"}, "base_url: must be an http"),
         ("api", {**API, "api_key": "sk-1"}, "api_key: there is no such setting; known: model, base_url, api_key_env"),
     ],

@@ -234,5 +234,5 @@ def test_a_tokenizer_without_a_chat_template_is_told_of_the_option(tiny: Path, t
     folder = shutil.copytree(tiny, tmp_path / "mine", ignore=shutil.ignore_patterns("manifest.json", "*.jinja"))
     with pytest.raises(ValueError, match=r"makes no prompt with the template 'chat'.*another --template"):
         find("TicTacToe", str(folder), wish).make(lambda tokens: None)
-    plain = Wish(wish.cache, template="r1")
+    plain = Wish(wish.cache, template="octothinker")
     assert find("TicTacToe", str(folder), plain).make(lambda tokens: None)

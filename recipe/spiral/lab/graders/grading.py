@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 
 from ...extras import install
-from ...players.prompts import extract_answer, last_box, unwrapped
+from ...players.prompts import extract_answer, last_box
 from .judge_process import MATH
 from .judges import CRASH, TIME_OUT, Judges
 from .question import Question
+from .unwrapping import unwrapped
 
 #: The reasons of verdicts that are failures of the grader.
 FAILURES = (TIME_OUT, CRASH)

@@ -71,7 +71,7 @@ def _check_variable(name: str) -> None:
 
 def _chat_template(name: str) -> Template:
     template = get_template(name, "template")
-    usable = [each for each in TEMPLATES.values() if not (each.plain or each.begin or each.name.endswith("_general"))]
+    usable = [each for each in TEMPLATES.values() if not (each.plain or each.name.endswith("_general"))]
     if template not in usable:
         names = ", ".join(sorted(each.name for each in usable))
         raise ValueError(f"template={name!r}: does not go with a chat endpoint; take one of {names}")
@@ -85,7 +85,7 @@ class ApiSettings(Section):
         model: the endpoint's name of the model.
         base_url: where the endpoint is, up to and without ``/chat/completions``.
         api_key_env: the name of the environment variable that holds the key; None: the endpoint wants none.
-        template: of ``prompts``; one for chats that does not begin the response, which these endpoints cannot.
+        template: of ``prompts``; one for chats.
         temperature: None leaves it to the endpoint.
         max_tokens: the longest response; None leaves it to the endpoint. (Some want another name for it: set this to
             None, and ``extra_body={"max_completion_tokens": ...}``.)
