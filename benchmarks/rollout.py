@@ -98,7 +98,7 @@ def worker(engine: KnownAnswers, tokenizer: Any, model: str, longest: int = 32) 
 
     from recipe.spiral.rollouts.dataset import GameDataset
     from recipe.spiral.rollouts.schedule import AGENT
-    from recipe.spiral.runtime.rollout_worker import RolloutWorker
+    from recipe.spiral.rollouts.worker import RolloutWorker
 
     made: Any = object.__new__(RolloutWorker)
     made.config = OmegaConf.create(

@@ -170,7 +170,6 @@ def measure(run_dir: Path, steps: int, repeats: int) -> dict[str, Any]:
     for name, value in config.environment.items():  # first of all: OpenMP reads its own once, when torch is imported
         os.environ.setdefault(name, str(value))
     play = timer(run_dir, "timing_s/gen")
-    shares = timer(run_dir, "perf/rollout/engine_share")
     alone = Alone(config)
     chosen = sorted(play)[-steps:]
     alone.seconds(games_of(run_dir, chosen[0]), at_once)  # warm
@@ -189,7 +188,6 @@ def measure(run_dir: Path, steps: int, repeats: int) -> dict[str, Any]:
                 "alone_all": clock,
                 "alone_cpu": median(cpu),
                 "efficiency": median(clock) / play[step],
-                "engine_share": shares.get(step),
             }
         )
     figures = {"steps": rows, "efficiency": median(row["efficiency"] for row in rows)}

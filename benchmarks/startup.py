@@ -42,7 +42,7 @@ LAUNCH = (
     "trainer.logger=[file]",
 )
 #: What each process imports: the recipe's modules, and what its part would be with verl, Ray or vLLM alone. Where the
-#: trainer is a copy (``runtime=fast``), it has what the driver imported.
+#: trainer is a copy, it has what the driver imported.
 IMPORTS = {
     "driver": (
         "recipe.spiral.main_spiral verl verl.trainer.main_ppo recipe.spiral.task_runner",
@@ -51,12 +51,11 @@ IMPORTS = {
     "trainer": ("recipe.spiral.trainer recipe.spiral.task_runner", "verl.trainer.main_ppo verl.trainer.ppo.v1"),
     "policy worker": ("recipe.spiral.workers.policy_worker", "verl.workers.engine_workers"),
     "vLLM server": (
-        "recipe.spiral.workers.engine.vllm recipe.spiral.runtime.rollout_worker recipe.spiral.rollout",
-        "verl.workers.rollout.vllm_rollout.vllm_async_server verl.workers.rollout.vllm_rollout.vllm_rollout "
-        "verl.trainer.ppo.v1",
+        "recipe.spiral.workers.engine.vllm",
+        "verl.workers.rollout.vllm_rollout.vllm_async_server verl.workers.rollout.vllm_rollout.vllm_rollout",
     ),
     "vLLM's engine": ("", "verl vllm.v1.engine.core vllm.v1.worker.cpu_worker"),
-    "rollout worker": ("recipe.spiral.runtime.rollout_worker recipe.spiral.rollout", "verl.trainer.ppo.v1"),
+    "rollout worker": ("recipe.spiral.rollouts.worker recipe.spiral.rollout", "verl.trainer.ppo.v1"),
     "load balancer": ("", "verl.workers.rollout.llm_server"),
     "TransferQueue": ("", "ray transfer_queue"),
     "Ray: idle worker": ("", "ray"),

@@ -32,7 +32,7 @@ TITLE = "The three trainer modes at one-round Kuhn poker: speed, idle time and N
 NOTES = "notes.json"
 NASH_CONV = "val-core/KuhnPoker/nash_conv"
 #: What the page shows of a mode: the mean over its steps.
-MEANS = ("perf/idle/engine", "perf/idle/policy", "perf/rollout/engine_share", "async/versions_in_a_game")
+MEANS = ("async/versions_in_a_game",)
 
 
 def run(config: Mapping[str, Any], overrides: Sequence[str]) -> Result:

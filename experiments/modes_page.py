@@ -32,16 +32,13 @@ def _speed(result: Result) -> str:
             row["mode"],
             f"{row['games_per_second']:.1f}",
             f"{row['step']:.2f} ({row['fastest']:.2f} to {row['slowest']:.2f})",
-            f"{row['perf/idle/engine']:.0%}",
-            f"{row['perf/idle/policy']:.0%}",
-            f"{row['perf/rollout/engine_share']:.0%}",
             f"{row['staleness']:.2f}",
             f"{row['others']:.1f}",
         ]
         for row in result.rows
     ]
-    header = ["mode", "games/s", "a step, s: median (range)", "engine idle", "learner idle"]
-    header += ["of the games' time in the engine", "mean staleness", "cores used by others"]
+    header = ["mode", "games/s", "a step, s: median (range)"]
+    header += ["mean staleness", "cores used by others"]
     said = (
         f"Steps after the first {result.settings['skip']}, without validation ([metrics](../metrics.md)). Compare the "
         "seconds of two modes only where other programs used the same number of cores."

@@ -19,7 +19,7 @@ from transformers import AutoTokenizer
 
 from benchmarks import rollout
 from recipe.spiral.rollouts.schedule import GameShare, training_row
-from recipe.spiral.runtime.direct_client import DirectClient
+from recipe.spiral.workers.engine.game_client import GameClient
 from tests.workers.engine.fakes import Streaming
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,7 +64,7 @@ def counted() -> dict[str, int]:
     engine = rollout.KnownAnswers()
     turns = rollout.learn(engine, tokenizer, rows)
     server = Streaming(lambda whole, **request: engine.generate(**request))
-    client = DirectClient(OmegaConf.create({"actor_rollout_ref": {"rollout": {}}}), servers=[server])
+    client = GameClient(OmegaConf.create({"actor_rollout_ref": {"rollout": {}}}), servers=[server])
     made = rollout.worker(client, tokenizer, MODEL)
     tokenizer.calls.clear()
     with pytest.MonkeyPatch.context() as patch:
@@ -110,13 +110,10 @@ def test_a_row_has_its_tokens_and_little_more(counted: dict[str, int]) -> None:
 
 #: What a process of a run imports, after what verl's own would: nothing of others' but what is named.
 PROCESSES = {
-    "rollout worker": ("verl.trainer.ppo.v1", "recipe.spiral.runtime.rollout_worker recipe.spiral.rollout"),
+    "rollout worker": ("verl.trainer.ppo.v1", "recipe.spiral.rollouts.worker recipe.spiral.rollout"),
     "policy worker": ("verl.workers.engine_workers", "recipe.spiral.workers.policy_worker"),
     "trainer": ("verl.trainer.main_ppo", "recipe.spiral.trainer recipe.spiral.task_runner"),
-    "vLLM server, which plays": (
-        "verl.workers.rollout.vllm_rollout.vllm_async_server verl.trainer.ppo.v1",
-        "recipe.spiral.workers.engine.vllm recipe.spiral.runtime.rollout_worker recipe.spiral.rollout",
-    ),
+    "vLLM server": ("verl.workers.rollout.vllm_rollout.vllm_async_server", "recipe.spiral.workers.engine.vllm"),
 }
 IMPORTS = """
 import atexit, gc, importlib, sys

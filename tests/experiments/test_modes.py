@@ -40,7 +40,7 @@ def write_run(folder: Path, step: float, stale: float) -> None:
     file.log({modes.NASH_CONV: 0.9}, 0)
     for number in range(1, 5):
         now[0] += step
-        logged = {"timing_s/step": step * (10 if number == 1 else 1), "perf/idle/engine": 0.25, "perf/idle/policy": 0.5}
+        logged = {"timing_s/step": step * (10 if number == 1 else 1)}
         logged |= {"async/staleness/mean": stale, "async/staleness/0": 1 - stale, "async/staleness/1": stale}
         if number % 2 == 0:
             now[0] += 0.5
