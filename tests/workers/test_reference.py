@@ -17,7 +17,6 @@ from verl.trainer.ppo.utils import Role
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
-from recipe.spiral.workers.policy_worker import PolicyWorker, TrainedWorker
 from recipe.spiral.trainer import SpiralTrainer
 from recipe.spiral.workers.mini_batch_worker import MiniBatchWorker
 from recipe.spiral.workers.policy_worker import PolicyWorker, TrainedWorker, use_our_workers
