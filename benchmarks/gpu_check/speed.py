@@ -187,7 +187,7 @@ def _alone(probe: Probe, alone: Alone, games: list[Game], few: int, table: dict[
         ("alone, lock step", lock_step, games),
         ("alone, one by one", one_by_one, games[:few]),
     ):
-        tokens = _answered(played) / alone.seconds(played, play)[0]
+        tokens = _answered(played) / alone.seconds(played, play)
         seconds = _answered(games) / tokens
         table[name] = {"play s": seconds, "tokens/s in play": tokens, AS_LONG: seconds / table[RUN]["play s"]}
         probe.figure(TABLE, table)
