@@ -11,16 +11,12 @@ from omegaconf import OmegaConf
 
 from recipe.spiral import extensions, main_spiral
 from recipe.spiral.lab.extension import Extension as Lab
-from recipe.spiral.opponents.league import League, given
+from recipe.spiral.opponents.league import League
 from recipe.spiral.rollouts.dataset import asked
 from recipe.spiral.spin.extension import Extension as Spin
 from tests.made_configs import config
 
-BUDGETS, MEMBERS, QUESTIONS = (
-    extensions.Budgets(),
-    [extensions.Given("mine", Path("a"), None, print)],
-    SimpleNamespace(),
-)
+BUDGETS, QUESTIONS = extensions.Budgets(), SimpleNamespace()
 
 
 class Mine(extensions.Extension):
@@ -32,9 +28,6 @@ class Mine(extensions.Extension):
 
     def budgets(self, config: Any) -> extensions.Budgets | None:
         return BUDGETS
-
-    def given(self, entry: Any, setting: str) -> Any:
-        return MEMBERS if entry["path"] == "/nowhere/of/mine" else None
 
     def questions(self, config: Any, seed: int) -> Any:
         self.seen = config
@@ -55,12 +48,6 @@ def test_a_users_extension_is_asked_before_ours(mine: Mine, tmp_path: Path) -> N
     main_spiral.provide_model(made)
     assert made.actor_rollout_ref.model.path == "/mine"
     assert League(made).budgets is BUDGETS
-    assert given({"path": "/nowhere/of/mine"}) is MEMBERS
-
-
-def test_what_is_not_a_users_is_ours(mine: Mine, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no such folder"):
-        given({"path": "/nowhere"})
 
 
 def test_questions_are_asked_by_one_extension(mine: Mine, monkeypatch: pytest.MonkeyPatch) -> None:

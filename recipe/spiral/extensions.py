@@ -93,22 +93,6 @@ class Kind(NamedTuple):
     check_game: Callable[[str], object]
 
 
-class Given(NamedTuple):
-    """A member of the pool that comes from elsewhere.
-
-    Attributes:
-        name: its own, which is changed where another member has it.
-        path: where it comes from.
-        adapter: whether it is one of PEFT's, and not a whole model; None: it is what the policy of its run was.
-        fill: makes of the empty folder that it is given a Hugging Face folder or an adapter of PEFT's.
-    """
-
-    name: str
-    path: Path
-    adapter: bool | None
-    fill: Callable[[Path], None]
-
-
 class Budgets:
     """What opponents cost, which the trainer keeps; here they cost nothing.
 
@@ -227,10 +211,6 @@ class Extension:
 
     def budgets(self, config: Any) -> Budgets | None:
         """What the opponents of the config cost; None: not of mine. Errors as of ``check``."""
-
-    def given(self, entry: Mapping[str, Any], setting: str) -> Sequence[Given] | None:
-        """The members in the folder that an entry ``{path, start, interval, size}`` of ``fsp.initial`` names; None: not
-        of mine. ``setting`` is what ``path`` is called in the config. Errors as of ``check``."""
 
     # -- training ------------------------------------------------------------------------------------------------------
 

@@ -3,12 +3,12 @@ guard, games for trackers, embedded models, the memory's estimate and dry runs."
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from .. import extensions
-from ..extensions import Budgets, Given, Kind, Measured, Questions, Watcher
+from ..extensions import Budgets, Kind, Measured, Questions, Watcher
 
 
 class Extension(extensions.Extension):
@@ -76,11 +76,6 @@ class Extension(extensions.Extension):
         return budgets.Budgets(
             parse_opponents(config.opponents), int(config.actor_rollout_ref.rollout.agent.num_workers), file
         )
-
-    def given(self, entry: Mapping[str, Any], setting: str) -> Sequence[Given]:
-        from .opponents.elsewhere import given
-
-        return given(entry, setting)
 
     def watcher(self, config: Any) -> Watcher:
         from .watching import watcher
