@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral import extensions, main_spiral
+from recipe.spiral import extensions
 from recipe.spiral.lab.extension import Extension as Lab
 from recipe.spiral.opponents.league import League
 from recipe.spiral.rollouts.dataset import asked
@@ -22,9 +22,6 @@ BUDGETS, QUESTIONS = extensions.Budgets(), SimpleNamespace()
 class Mine(extensions.Extension):
     def __init__(self) -> None:
         self.seen: Any = None
-
-    def model(self, config: Any) -> Path | None:
-        return Path("/mine") if config.embedded_model == "mine" else None
 
     def budgets(self, config: Any) -> extensions.Budgets | None:
         return BUDGETS
@@ -44,10 +41,7 @@ def mine(monkeypatch: pytest.MonkeyPatch) -> Mine:
 
 
 def test_a_users_extension_is_asked_before_ours(mine: Mine, tmp_path: Path) -> None:
-    made = config(tmp_path, "embedded_model=mine")
-    main_spiral.provide_model(made)
-    assert made.actor_rollout_ref.model.path == "/mine"
-    assert League(made).budgets is BUDGETS
+    assert League(config(tmp_path)).budgets is BUDGETS
 
 
 def test_questions_are_asked_by_one_extension(mine: Mine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,9 +189,6 @@ class Extension:
     def check(self, config: Any) -> None:
         """Look at the settings, without torch and verl; a ValueError or ImportError refuses them in one line."""
 
-    def model(self, config: Any) -> Path | None:
-        """The folder of ``embedded_model``, which may be made now; None: not of mine. Errors as of ``check``."""
-
     def ready(self, config: Any, tokenizer: Any) -> None:
         """The last look before the start, with the model and its tokenizer there. Errors as of ``check``."""
 

@@ -1,7 +1,7 @@
 """Trains a language model by self-play: ``python -m recipe.spiral.main_spiral [overrides]``.
 
 Hydra composes the config, of ``config/`` and ``config.py``. What follows is set, what would train wrongly is refused,
-the model is provided, and verl's trainer runs with SPIRAL's hooks. With ``-m`` each job is a child process.
+and verl's trainer runs with SPIRAL's hooks. With ``-m`` each job is a child process.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from . import extensions
 from .checks import ConfigError, check, check_model, refusals
+from .checks.combinations import check_late
 from .checks.errors import require
 from .checks.resumption import finished, followed
 from .checks.settle import settle
-from .checks.verls import check_late
 from .processes.as_written import as_written
 from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
@@ -59,11 +59,11 @@ from .processes.launch import (
 )
 from .processes.masking import is_secret, take_secrets_out, write_config
 from .processes.run_log import LOG
-from .processes.starting import choose_checkpoint, model_of_resumed, own_checkpoints, set_aside
+from .processes.starting import choose_checkpoint, own_checkpoints, set_aside
 from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
 from .rollouts.end_tokens import end_tokens
-from .rollouts.schedule import AGENT, parse_games
+from .rollouts.schedule import AGENT
 from .storage.checkpoints import CONFIG, latest
 from .storage.disk import InUse, LineFile
 
@@ -135,7 +135,6 @@ def run(config: DictConfig) -> int:
             check(config)  # without torch and verl, which take seconds to import
             _import_verl()
             interrupt_on_signals()
-            provide_model(config)
             tokenizer = check_model(config)
             name_end_tokens(config, tokenizer.eos_token_id)
             for extension in extensions.loaded():
@@ -182,39 +181,6 @@ def _import_verl() -> None:
         raise ConfigError(str(error)) from error
     except ValueError as error:  # HF_HUB_DOWNLOAD_TIMEOUT=10s
         raise ConfigError(f"a library refuses a variable of the environment: {error}") from error
-
-
-def provide_model(config: DictConfig) -> None:
-    """Fill in the path of an embedded model, the one that a resumed run began with if that is still there. A
-    ConfigError says that there is none, and that it cannot be made."""
-    if config.actor_rollout_ref.model.path is not None:
-        return
-    name = config.embedded_model
-    try:
-        made = model_of_resumed(config) or extensions.first(lambda extension: extension.model(config))
-        path = made or shipped_model(config)
-    except (ValueError, RuntimeError, ImportError, OSError) as error:
-        raise ConfigError(f"embedded_model={name}: {error}") from error
-    if path is None:
-        raise ConfigError(
-            f"embedded_model={name}: only what is shipped is there without recipe.spiral.lab.extension, which makes "
-            "others; take model=hf actor_rollout_ref.model.path=FOLDER"
-        )
-    with open_dict(config):
-        config.actor_rollout_ref.model.path = str(path)
-
-
-def shipped_model(config: DictConfig) -> Path | None:
-    """The folder of the tiny model that comes with the recipe, where it is what the config asks for; None: it is not.
-
-    The lab's extension looks closer, and makes a model where a game's text has changed since.
-    """
-    for folder in (RECIPE / "shipped").glob("tiny-*"):
-        spec = json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))["spec"]
-        games = {share.id for share in parse_games(config.games)}
-        if config.embedded_model == "tiny" and games <= {*spec["games"]} and config.prompt.template == spec["template"]:
-            return folder
-    return None
 
 
 def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.processes.starting import choose_checkpoint, model_of_resumed, set_aside
+from recipe.spiral.processes.starting import choose_checkpoint, set_aside
 from recipe.spiral.storage.checkpoints import TRACKER
 from recipe.spiral.storage.metrics_file import METRICS, MetricsFile
 from tests.storage.test_checkpoints import save
@@ -121,35 +121,3 @@ def test_before_a_first_step_no_weights_are_put_aside(tmp_path: Path) -> None:
     config.trainer.resume_mode = "disable"
     assert len(set_aside(config)) == 1
     assert not (tmp_path / "checkpoints" / TRACKER).is_symlink()
-
-
-def test_a_resumed_run_keeps_the_model_that_it_began_with(tmp_path: Path) -> None:
-    """Also where this version would now provide another one by the same name."""
-    run, before = tmp_path / "run", tmp_path / "cache" / "tiny-of-before"
-    before.mkdir(parents=True)
-    saved = {"embedded_model": "tiny", "actor_rollout_ref": {"model": {"path": str(before)}}}
-    checkpoints = run / "checkpoints"
-    checkpoint = checkpoints / "global_step_4"
-    config = OmegaConf.create(
-        {
-            "run_dir": str(run),
-            "embedded_model": "tiny",
-            "trainer": {"resume_mode": "auto", "resume_from_path": None, "default_local_dir": str(checkpoints)},
-        }
-    )
-    assert model_of_resumed(config) is None
-    run.mkdir()
-    OmegaConf.save(OmegaConf.create(saved), run / "config.yaml")
-    assert model_of_resumed(config) is None, "no checkpoint to resume from"
-    checkpoint.mkdir(parents=True)
-    assert model_of_resumed(config) == before
-    other = OmegaConf.merge(
-        config,
-        {"run_dir": "another", "trainer": {"resume_mode": "resume_path", "resume_from_path": str(checkpoint)}},
-        {"trainer": {"default_local_dir": "another/checkpoints"}},
-    )
-    assert model_of_resumed(other) == before
-    assert model_of_resumed(OmegaConf.merge(config, {"embedded_model": "tiny_lines"})) is None
-    assert model_of_resumed(OmegaConf.merge(config, {"trainer": {"resume_mode": "disable"}})) is None
-    before.rmdir()
-    assert model_of_resumed(config) is None

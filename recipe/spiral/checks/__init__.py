@@ -10,24 +10,19 @@ from omegaconf import DictConfig
 
 from ..config import out_of_range
 from ..extensions import loaded
-from . import combinations, machine, opponents_play, resumption, verls
+from . import combinations, opponents_play, resumption
 from .errors import ConfigError, refusals
 from .prompts_fit import check_folder, check_model
 
 __all__ = ["ConfigError", "check", "check_model", "refusals"]
 
 
-def check(config: DictConfig, here: bool = True) -> None:
-    """Refuse, by a ConfigError, what can be seen to be wrong without the model.
-
-    Args:
-        config: settled, not resolved.
-        here: whether it is to run on this machine.
-    """
-    modules = (combinations, opponents_play, verls, *([machine] if here else []), resumption)
-    parts = [part for module in modules for part in module.PARTS]
+def check(config: DictConfig) -> None:
+    """Refuse, by a ConfigError, what can be seen to be wrong with a settled config without the model."""
     with refusals():
-        for wrong in out_of_range(config):
-            raise ConfigError(wrong)
-        for look in (combinations.has_model, check_folder, *parts, *(each.check for each in loaded())):
+        for found in (out_of_range, *combinations.PARTS):
+            for wrong in found(config):
+                raise ConfigError(wrong)
+        check_folder(config)
+        for look in (*opponents_play.PARTS, *resumption.PARTS, *(each.check for each in loaded())):
             look(config)

@@ -1,5 +1,5 @@
 """What the lab adds to a training: opponents that are no past selves, exact metrics and benchmarks in validation, the
-guard, games for trackers, embedded models, the memory's estimate and dry runs."""
+guard, games for trackers, the memory's estimate and dry runs."""
 
 from __future__ import annotations
 
@@ -35,12 +35,6 @@ class Extension(extensions.Extension):
             check_entries(config)
         if not config.dry_run:  # which asks nobody
             _ask_endpoints(config)
-
-    def model(self, config: Any) -> Path | None:
-        """An embedded model. One that is neither shipped nor in the cache is made now."""
-        from .models import of_config
-
-        return of_config(config)
 
     def ready(self, config: Any, tokenizer: Any) -> None:
         from .planning.memory import check_memory

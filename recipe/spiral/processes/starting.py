@@ -16,16 +16,14 @@ from ..storage.checkpoints import (
     EARLIER,
     POOL,
     TRACKER,
-    config_file,
     is_of,
     latest,
     resumed_from,
-    run_before,
     steps,
 )
 from ..storage.metrics_file import METRICS, read_metrics
 from ..storage.record_writer import RecordWriter
-from ..storage.run_config import CHANGES, load_config
+from ..storage.run_config import CHANGES
 from .launch import TRACKERS, only_one
 from .run_log import LOG
 
@@ -112,19 +110,3 @@ def rollout_is(config: DictConfig) -> Any:
     if correction.rollout_is != "auto":
         return correction.rollout_is
     return None if config.trainer.v1.trainer_mode == "sync" or bypass_mode(config) else "token"
-
-
-def model_of_resumed(config: DictConfig) -> Path | None:
-    """The folder of the embedded model that a run began with, if the run is resumed and the folder is still there.
-
-    A resumed run needs it as its KL reference, as the base of LoRA and as the pool's first member. Another version of
-    this recipe, or another machine, may provide another model by the same name. Raises ValueError: the config that the
-    run's folder keeps is damaged.
-    """
-    checkpoint = resumed_from(config)
-    if checkpoint is None or not (file := config_file(run_before(config, checkpoint))).is_file():
-        return None
-    before = load_config(file)
-    path = OmegaConf.select(before, "actor_rollout_ref.model.path")
-    same = OmegaConf.select(before, "embedded_model") == config.embedded_model
-    return Path(path) if same and isinstance(path, str) and Path(path).is_dir() else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from omegaconf import DictConfig, OmegaConf
 
+from ..checks.combinations import has_critic
 from ..checks.errors import require, written
-from ..checks.verls import has_critic
 from ..rollouts.schedule import plays_games
 
 #: The loss's name, the estimator's that goes with it, and that of its settings in a batch.
