@@ -42,9 +42,10 @@ class FixedOpponent:
     def parse(cls, entry: Any) -> FixedOpponent:
         """From a config entry, ``{kind, name, share, games, ...}``; a ``ValueError`` names what is wrong in it."""
         known = (*kinds(), MODEL)
-        if not isinstance(entry, Mapping) or entry.get("kind") not in known:
-            raise ValueError(f"must be {{kind: {' | '.join(known)}, share: ...}}; others come with extensions")
-        kind, share, games = str(entry["kind"]), entry.get("share", 0.0), entry.get("games")
+        kind = entry.get("kind") if isinstance(entry, Mapping) else None
+        if kind not in known:
+            raise ValueError(f"kind={kind}: must be one of {', '.join(known)}; others come with extensions")
+        share, games = entry.get("share", 0.0), entry.get("games")
         name = str(entry.get("name") or kind)
         if name in (SELF_PLAY, PAST_SELF, "policy") or "/" in name or not name.strip():
             raise ValueError(f"name={name!r}: is taken, or holds a slash; give another name")
