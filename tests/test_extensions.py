@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from recipe.spiral import extensions
 from recipe.spiral.lab.extension import Extension as Lab
 from recipe.spiral.opponents.league import League
-from recipe.spiral.rollouts.dataset import asked
 from recipe.spiral.spin.extension import Extension as Spin
 from tests.made_configs import config
 
-BUDGETS, QUESTIONS = extensions.Budgets(), SimpleNamespace()
+BUDGETS = extensions.Budgets()
 
 
 class Mine(extensions.Extension):
-    def __init__(self) -> None:
-        self.seen: Any = None
-
     def budgets(self, config: Any) -> extensions.Budgets | None:
         return BUDGETS
-
-    def questions(self, config: Any, seed: int) -> Any:
-        self.seen = config
-        return QUESTIONS
 
 
 @pytest.fixture
@@ -36,19 +26,8 @@ def mine(monkeypatch: pytest.MonkeyPatch) -> Mine:
     """Named last, as in docs/extensions.md."""
     mine = Mine()
     monkeypatch.setattr(extensions, "loaded", lambda: (Lab(), Spin(), mine))
-    monkeypatch.setattr("recipe.spiral.rollouts.dataset.loaded", lambda: (Lab(), Spin(), mine))
     return mine
 
 
 def test_a_users_extension_is_asked_before_ours(mine: Mine, tmp_path: Path) -> None:
     assert League(config(tmp_path)).budgets is BUDGETS
-
-
-def test_questions_are_asked_by_one_extension(mine: Mine, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = "recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks.ValidationBenchmarks"
-    monkeypatch.setattr(ours, lambda entries, seed: entries)
-    data = OmegaConf.create({"validation": {"benchmarks": []}, "run_seed": 3})
-    assert asked(data, 3) is QUESTIONS and mine.seen is data
-    data.validation.benchmarks = ["math500"]
-    with pytest.raises(ValueError, match="several ask questions in validation"):
-        asked(data, 3)

@@ -1,5 +1,5 @@
-"""What the lab adds to a training: opponents that are no past selves, exact metrics and benchmarks in validation, the
-guard, games for trackers, the memory's estimate and dry runs."""
+"""What the lab adds to a training: opponents that are no past selves, exact metrics in validation, the guard, games for
+trackers, the memory's estimate and dry runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import extensions
-from ..extensions import Budgets, Kind, Measured, Questions, Watcher
+from ..extensions import Budgets, Kind, Measured, Watcher
 
 
 class Extension(extensions.Extension):
@@ -29,10 +29,6 @@ class Extension(extensions.Extension):
             from .evaluation.exploitability import live_metrics
 
             live_metrics.check(config)
-        if config.validation.benchmarks != []:
-            from .evaluation.benchmarks.validation_benchmarks import check_entries
-
-            check_entries(config)
         if not config.dry_run:  # which asks nobody
             _ask_endpoints(config)
 
@@ -41,14 +37,7 @@ class Extension(extensions.Extension):
         from .watching.tracked_games import check_trackers
 
         check_trackers(config.trainer)
-        if config.validation.benchmarks != []:
-            from .evaluation.benchmarks.validation_benchmarks import check_prompts
-
-            check_prompts(config, tokenizer)
         check_memory(config)
-
-    def agent_loops(self, config: Any) -> Mapping[str, str]:
-        return {"spiral_question": f"{__package__}.evaluation.benchmarks.question_loop.QuestionAgentLoop"}
 
     def summary(self, config: Any) -> str:
         from ..rollouts.schedule import parse_games, plays_games
@@ -82,13 +71,6 @@ class Extension(extensions.Extension):
         from .evaluation.exploitability.live_metrics import LiveMetrics
 
         return LiveMetrics(config, tokenizer, workers).measure
-
-    def questions(self, config: Any, seed: int) -> Questions | None:
-        if config.validation.benchmarks == []:
-            return None
-        from .evaluation.benchmarks.validation_benchmarks import ValidationBenchmarks
-
-        return ValidationBenchmarks(config.validation.benchmarks, seed)
 
 
 def _asks_exact(config: Any) -> bool:

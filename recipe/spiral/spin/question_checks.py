@@ -56,7 +56,7 @@ def check_questions(config: DictConfig) -> None:
         ":" in grader,
         f"questions.grader={grader}: must be {BOXED}, or a function as module:function",
     )
-    scorer = FunctionScorer(grader, config.questions.seconds, 1)
+    scorer = FunctionScorer(grader, config.questions.seconds)
     try:
         scorer.check()
     except RuntimeError as error:

@@ -103,7 +103,7 @@ def launch(batch: Any, launched: Launched, league: League, seated: bool = False)
         assign_non_tensor_stack(batch, "seat", seats)
     elif not seated and not apart(batch):
         give_seats(batch, league)
-    for uid, noted in launches(batch):  # a validation set may hold questions beside its games
+    for uid, noted in launches(batch):
         launched.add(uid, noted)
 
 

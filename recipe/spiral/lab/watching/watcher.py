@@ -10,8 +10,8 @@ from ... import extensions
 from ...players.records import GameRecord
 from .guard import Guard
 from .reasoning import reasoning_metrics
-from .staleness import Bias, staleness_metrics
-from .tracked_games import Traces, log_games, log_lengths
+from .staleness import staleness_metrics
+from .tracked_games import log_games, log_lengths
 from .void_games import VoidGames, void_games
 
 
@@ -22,15 +22,12 @@ class Watcher(extensions.Watcher):
         trainer = config.trainer
         self._guard = Guard(config.guard)
         self._action = config.guard.action
-        self._bias = Bias() if trainer.v1.trainer_mode != "sync" else None
+        self._asynchronous = trainer.v1.trainer_mode != "sync"
         self._reasoning_chars = config.guard.reasoning_chars
         #: Of the step's games.
         self._metrics: dict[str, float] = {}
         self._voids = VoidGames(config.max_void_steps)
         self._samples = int(trainer.log_val_generations)
-        self._traces: Traces | None = None
-        if trainer.weave is not None:
-            self._traces = Traces(trainer.weave, trainer.experiment_name, int(trainer.weave_games))
 
     def games(
         self,
@@ -46,8 +43,6 @@ class Watcher(extensions.Watcher):
             self._metrics = self._of_games(step, records, discarded)
         if split == "val":
             log_games(trackers, step, [*records, *discarded], self._samples, file)
-        if self._traces is not None:
-            self._traces.write(split, step, records)
         played = [*records, *discarded]
         if split == "val":
             return [f"validation at step {step}: {line}" for line in void_games(played).values()]
@@ -55,10 +50,10 @@ class Watcher(extensions.Watcher):
 
     def _of_games(self, step: int, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> dict[str, float]:
         metrics = reasoning_metrics(records, self._reasoning_chars)
-        if self._bias is None:
+        if not self._asynchronous:
             return metrics
         dropped = [record for record in discarded if record.discarded == "stale"]
-        return metrics | staleness_metrics(records, dropped, step) | self._bias.add(records, dropped)
+        return metrics | staleness_metrics(records, dropped, step)
 
     def step(self, metrics: dict[str, float]) -> list[str]:
         metrics |= self._metrics
@@ -71,10 +66,6 @@ class Watcher(extensions.Watcher):
             self.stop = f"guard.action=stop: {'; '.join(alarms)}"
             self._guard.rest()
         return [f"guard: {alarm}" for alarm in alarms]
-
-    def finish(self) -> None:
-        if self._traces is not None:
-            self._traces.finish()
 
     def state_dict(self) -> dict[str, Any]:
         return self._guard.state_dict() | {"voids": self._voids.state_dict()}
