@@ -496,3 +496,16 @@ def test_reports_are_taken_once_and_in_the_order_of_keys(model: str) -> None:
     with pytest.raises(GameLost):
         game_channel.take(keys(rows[0]))
     assert game_channel.take([]).records == []
+
+
+def test_a_row_plays_all_games_from_its_start(model: str) -> None:
+    """Each with a session for each player, and the row's key counted on."""
+    row = {**training_row([GameShare("KuhnPoker")], 5, 10, 3, games_per_start=2), "uid": "uid"}
+    outputs = asyncio.run(sessions(row, Engine(), model))
+    first = GameKey(**row["key"])
+    played = [replace(first, index=first.index + number) for number in (0, 1)]
+    records = game_channel.take(played).records
+    assert [record.key for record in records] == played and records[0].key.game_seed() == records[1].key.game_seed()
+    for session_id, rows in enumerate(outputs):
+        turns = records[session_id // 2].turns_of(session_id % 2)
+        assert [output.response_ids for output in rows] == said(turns)

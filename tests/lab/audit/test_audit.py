@@ -96,8 +96,10 @@ def play_step(settings: Any, step: int) -> list[GameRecord]:
     records = []
     for index in range(GAMES):
         place = (step - 1) * GAMES + index
-        row = training_row(shares, SEED, GAMES, place, settings.data.games_per_start)
-        key = GameKey(**row["key"])
+        same = settings.data.games_per_start
+        row = training_row(shares, SEED, GAMES // same, place // same, same)
+        first = GameKey(**row["key"])
+        key = replace(first, index=first.index + place % same)
         if index == 2 + step:  # a player that failed: the game was void and was played again
             records.append(GameRecord(key, row["data_source"], ("policy", "policy"), (0, 1), discarded="void"))
             key = key.next_retry()
@@ -206,10 +208,11 @@ def audit(run_dir: Path, capsys: pytest.CaptureFixture[str], *options: str) -> t
         {"algorithm__rae__baseline": False},
         {"algorithm__reward_scale": 10.0},
         {"algorithm__filter_draws": True, "algorithm__filter_zero_advantages": True, "rules__truncated": "mask"},
-        {"algorithm__adv_estimator": "grpo_role", "data__games_per_start": 4},
+        {"algorithm__adv_estimator": "grpo_role", "data__games_per_start": 4, "data__train_batch_size": GAMES // 4},
         {
             "algorithm__adv_estimator": "grpo_role",
             "data__games_per_start": 6,
+            "data__train_batch_size": GAMES // 6,
             "algorithm__norm_adv_by_std_in_grpo": False,
         },
         {"rules__turn_cap": 3, "rules__truncated": "read", "rules__illegal_rewards": "loss"},

@@ -37,7 +37,9 @@ def train(settings: object, records: list[GameRecord], moving: object) -> None:
 def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Trained by the trainer's own functions."""
     monkeypatch.setattr(test_audit, "train", train)
-    return make_run(tmp_path, algorithm__adv_estimator="dpo", data__games_per_start=4)
+    return make_run(
+        tmp_path, algorithm__adv_estimator="dpo", data__games_per_start=4, data__train_batch_size=GAMES // 4
+    )
 
 
 def test_pairs_of_a_run_in_order(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:

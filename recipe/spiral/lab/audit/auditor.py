@@ -288,7 +288,9 @@ class Auditor(Findings):
         elif settings.shares is not None and self.launched is not None:
             place = self.launched + index
             per_step = settings.games_per_step if settings.synchronous else settings.batch_size
-            row = training_row(settings.shares, settings.seed, per_step, place, settings.games_per_start)
+            same = settings.games_per_start
+            starts = None if per_step is None else per_step // same
+            row = training_row(settings.shares, settings.seed, starts, place // same, same)
             # The seed alone does not decide against whom the policy plays: that depends on the run's pool.
             trainable = Seat.from_row(row).trainable if record.opponent == SELF_PLAY else record.trainable[:1]
             expected = (row["data_source"], row["key"]["group"], trainable)

@@ -73,11 +73,11 @@ class Settings:
         self.shares: list[GameShare] | None = None if asked else parse_games(games, find=id_of)
         self.random_openings = {share.id: share.random_opening for share in self.shares or ()}
         #: Games of a step, or turns. In the asynchronous modes so many games share a key's step.
-        self.batch_size = int(data.train_batch_size)
+        self.games_per_start = int(data.games_per_start)
+        self.batch_size = int(data.train_batch_size) * self.games_per_start
         rows = self.batch_size * (1 if self.responses is None else self.responses)
         #: None: as many games as give ``batch_size`` turns.
         self.games_per_step = None if config.batch_unit == "turns" else rows
-        self.games_per_start = int(data.games_per_start)
         branching = config.branching
         #: Of each game, the turns that are taken anew, and the branches from each.
         self.states, self.continuations = int(branching.states), int(branching.continuations)
