@@ -450,3 +450,16 @@ def test_games_that_are_launched_one_by_one_are_played_by_all_workers(monkeypatc
     for rows in (1, 1, 2, 1):
         manager.generate_sequences(TensorDict({"index": torch.arange(rows)}, batch_size=rows))
     assert given == [("a", 1), ("b", 1), ("a", 1), ("b", 1), ("a", 1)]
+
+
+def test_a_row_plays_all_games_from_its_start(model: str) -> None:
+    """Each with a session for each player, and the row's key counted on."""
+    row = {**training_row([GameShare("KuhnPoker")], 5, 10, 3, games_per_start=2), "uid": "uid"}
+    outputs = asyncio.run(sessions(row, Engine(), model))
+    first = GameKey(**row["key"])
+    played = [replace(first, index=first.index + number) for number in (0, 1)]
+    records = game_channel.take(played).records
+    assert [record.key for record in records] == played and records[0].key.game_seed() == records[1].key.game_seed()
+    for session_id, rows in enumerate(outputs):
+        turns = records[session_id // 2].turns_of(session_id % 2)
+        assert [output.response_ids for output in rows] == said(turns)

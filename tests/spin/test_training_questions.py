@@ -337,13 +337,15 @@ def test_a_launch_accounts_for_every_response() -> None:
     from tensordict import TensorDict
     from verl.utils import tensordict_utils as tu
 
-    from recipe.spiral.training.launched import APART, Launched, launch
+    from recipe.spiral.players.seats import GRADER, Opponent, Seat
+    from recipe.spiral.training.launched import Launched, launch
 
     launched = Launched()
     nobody: Any = SimpleNamespace()
     batch = TensorDict({}, batch_size=2)
     keys = [train_key(5, 3, 4, i).to_dict() for i in range(2)]
-    columns = {"uid": ["a", "b"], "key": keys, APART: [True] * 2, "__rollout_n__": [4, 4]}
+    seat = Seat(Opponent(GRADER, GRADER), (0,)).columns()["seat"]
+    columns = {"uid": ["a", "b"], "key": keys, "seat": [seat] * 2, "__rollout_n__": [4, 4]}
     for name, column in columns.items():
         tu.assign_non_tensor_stack(batch, name, column)
     launch(batch, launched, nobody)

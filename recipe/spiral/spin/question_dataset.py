@@ -13,7 +13,6 @@ from torch.utils.data import Dataset
 from ..players.seats import GRADER, Opponent, Seat
 from ..players.seeds import GameKey
 from ..rollouts.dataset import ENDLESS
-from ..training.launched import APART
 from .training_questions import TrainingQuestion, load_questions, order, train_key
 
 AGENT = "spiral_answer"
@@ -62,5 +61,4 @@ def _row(question: TrainingQuestion, key: GameKey, index: int, responses: int) -
         "key": key.to_dict(),
         **Seat(Opponent(GRADER, GRADER), (0,)).columns(),
         "__rollout_n__": responses,
-        APART: True,
     }
