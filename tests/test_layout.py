@@ -24,7 +24,7 @@ FRAMEWORKS = {"verl", "ray", "vllm", "transfer_queue", "tensordict"}
 PURE = {
     **dict.fromkeys(("games", "players", "match", "opponents", "storage"), True),
     **{f"processes.{name}": True for name in ("cluster", "composing", "garbage", "interrupts", "launch")},
-    **{f"processes.{name}": True for name in ("runtime", "starting", "terminal", "follow", "as_written")},
+    **{f"processes.{name}": True for name in ("starting", "terminal", "follow", "as_written")},
     "rae": False,
 }
 #: Not the core. Either may be deleted.

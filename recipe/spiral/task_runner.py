@@ -11,7 +11,6 @@ from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
 
 from .processes.run_log import say_now
-from .processes.runtime import is_fast
 
 #: The class under Ray's actor: Ray forbids to inherit from the actor class itself.
 _VerlTaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class
@@ -22,24 +21,19 @@ class TaskRunner(_VerlTaskRunner):
 
     def run(self, config: DictConfig) -> None:
         say_now("the trainer starts")
-        if is_fast():
-            from .runtime import packed_storage
+        from .rollouts import packed_storage  # noqa: F401  (registers it)
 
-            with ThreadPoolExecutor(1) as aside:
-                # verl finds it started; its processes import meanwhile
-                queue = aside.submit(tq.init, config.transfer_queue)
-                self._import_trainer(config)
-                queue.result()
-            packed_storage.close_like_its_own()
-        else:
+        with ThreadPoolExecutor(1) as aside:
+            # verl finds it started; its processes import meanwhile
+            queue = aside.submit(tq.init, config.transfer_queue)
             self._import_trainer(config)
+            queue.result()
         super().run(config)
 
     def _import_trainer(self, config: DictConfig) -> None:
         from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
         from .trainer import trainer_class
-        from .training.step import shorten_padding
         from .workers import engine  # noqa: F401  (registers it)
 
         mode = config.trainer.v1.trainer_mode
@@ -47,8 +41,3 @@ class TaskRunner(_VerlTaskRunner):
         TRAINER_REGISTRY[mode] = trainer_class(mode)
         # verl 0.9.1 would print a line there with an argument that loggers do not take
         logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
-        shorten_padding()
-        if is_fast():
-            from .runtime.server import start_servers
-
-            start_servers(config)
