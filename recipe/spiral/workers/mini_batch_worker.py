@@ -51,8 +51,7 @@ class MiniBatchWorker(TrainingWorker):
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_batch(self, data: Any) -> Any:
         self._done += 1
-        if self.rank == 0:
-            say_now("update", f"{self._done} of {self._all or '?'}")
+        say_now("update", f"{self._done} of {self._all or '?'}")  # the ranks go on together
         turns = torch.as_tensor(tu.get(data, "num_turns")) > 0  # a row of padding says that it has none
         counts = torch.tensor([int(turns.sum()), int(data["response_mask"].sum())], device=get_device_name())
         torch.distributed.all_reduce(counts, group=self.engine.get_data_parallel_group())
