@@ -13,8 +13,8 @@ from ..extensions import loaded
 from ..match import Rules
 from ..players import random_player
 from ..players.prompts import check_style, get_template
-from ..processes.runtime import engine_devices
 from ..rollouts.schedule import parse_games, plays_games, validated_games
+from ..workers.devices import engine_devices
 from .errors import ConfigError, require, written
 from .verls import has_critic
 

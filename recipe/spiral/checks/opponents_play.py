@@ -17,10 +17,10 @@ from ..opponents.league import League, given
 from ..opponents.model_files import CONFIGS, check_unchanged, is_hub_id, local, whole_path
 from ..opponents.pool import snapshot_step
 from ..players.seats import BASE
-from ..processes.runtime import engine_ranks
 from ..rollouts.schedule import parse_games, validated_games
 from ..rollouts.validation_opponents import matches
 from ..storage.disk import read_json
+from ..workers.devices import engine_ranks
 
 #: Of ``actor_rollout_ref.rollout``, what requests bring, which are the policy's.
 _OF_REQUESTS = ("temperature", "top_p", "top_k", "do_sample", "n", "val_kwargs")

@@ -10,7 +10,6 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..processes.masking import without_secrets
-from ..processes.runtime import FAST, STOCK
 from ..processes.terminal import note
 from ..storage.checkpoints import (
     OWNER,
@@ -232,7 +231,6 @@ def settings_before(config: DictConfig, checkpoint: Path) -> dict[str, Any]:
     before = config_of(run_before(config, checkpoint))
     known = {} if before is None else kept_settings(before)
     known |= {kept.setting: state[kept.setting] for kept in KEPT if state.get(kept.setting) is not None}
-    known["runtime"] = FAST if state.get("transfer_queue.backend.storage_backend") == "PackedStorage" else STOCK
     for part, model in (("actor", "actor_rollout_ref.model"), ("critic", "critic.model")):
         try:
             lora = read_json(checkpoint / part / "lora_train_meta.json")

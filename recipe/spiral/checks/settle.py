@@ -14,7 +14,6 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from .. import extensions
-from ..processes import runtime
 from ..processes.starting import bypass_mode, rollout_is
 from ..processes.terminal import note
 from .errors import require, written
@@ -26,7 +25,7 @@ _ACTOR, _ROLLOUT, _SAMPLER = "actor_rollout_ref.actor", "actor_rollout_ref.rollo
 
 
 def settle(config: DictConfig, named: Collection[str] = (), say: Callable[[str], None] = note) -> None:
-    """Choose the config's extensions and its runtime, for this process too, and set what follows, in place.
+    """Choose the config's extensions, for this process too, and set what follows, in place.
 
     Args:
         named: those that the command line or a preset names; they cannot be verl's default where that does not work.
@@ -34,11 +33,10 @@ def settle(config: DictConfig, named: Collection[str] = (), say: Callable[[str],
 
     Raises:
         ConfigError: a setting that follows from others was set.
-        ValueError: the runtime does not go with other settings, or an extension refuses some.
+        ValueError: an extension refuses some.
     """
     for extension in extensions.choose(config, say):
         extension.settle(config)
-    runtime.tell(config)
     follows, defaults = following(config), verls_defaults()
     values = OmegaConf.to_container(config, resolve=False)
     assert isinstance(values, dict)
@@ -104,7 +102,7 @@ def following(config: DictConfig) -> dict[str, Any]:
         wide = any(part.get(size, 1) != 1 for part in (rollout, config.opponent_engine.rollout) for size in sizes)
         executor = OmegaConf.select(config, _EXECUTOR)
         values[_EXECUTOR] = "mp" if wide and str(executor).endswith("UniProcExecutor") else executor
-    return {**values, **runtime.following(config)}
+    return values
 
 
 def idle(config: DictConfig, named: Collection[str]) -> Iterator[str]:

@@ -24,8 +24,8 @@ _PHASES = {
     "update": "update_actor",
     "sync": "update_weights",
 }
-#: Where the time goes: of the games to the engine, of the update to padding, of the step to neither.
-_SPEED = {"engine": "perf/rollout/engine_share", "padding": "perf/update/padding", "overhead": "perf/overhead"}
+#: Where the time goes: of the update to padding, of the step to neither playing nor training.
+_SPEED = {"padding": "perf/update/padding", "overhead": "perf/overhead"}
 
 #: How the line begins from which on a run trains.
 TRAINS = ("training for ", "going on after ")

@@ -92,7 +92,6 @@ KEPT = (
     # all members with games in flight are loaded at once
     Kept("fsp.members_per_step", lambda config, state: _asynchronous(config, state) and _pool(config, state)),
     Kept("opponents", _asynchronous),
-    Kept("runtime", _asynchronous),  # each stores games in flight in a form of its own
     Kept("transfer_queue.backend.SimpleStorage.num_data_storage_units", _asynchronous),
     # looked at where the model is: checks/prompts_fit.py
     *(Kept(f"{part}.path", lambda config, state: False) for part in ("actor_rollout_ref.model", "critic.model")),

@@ -13,6 +13,7 @@ from verl.single_controller.base.decorator import Dispatch, register
 from verl.trainer.ppo.utils import Role
 from verl.workers.engine_workers import TrainingWorker
 
+from ..rollouts import packed_storage  # noqa: F401  (registers it)
 from . import packed_attention  # noqa: F401  (registers it)
 from .mini_batch_worker import MiniBatchWorker
 from .reference import ReferenceWorker

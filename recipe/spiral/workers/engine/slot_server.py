@@ -124,7 +124,7 @@ class SlotServer(VLLMServer):
 
     async def _all_answered(self) -> None:
         async with asyncio.timeout(LIMIT):
-            while self.busy.under_way:
+            while self.under_way:
                 await asyncio.sleep(0.01)
 
 

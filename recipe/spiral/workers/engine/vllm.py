@@ -7,11 +7,9 @@ it, and would send their weights to each other's engines. Ray's address is added
 from __future__ import annotations
 
 import os
-import time
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import cached_property
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,12 @@ import ray
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
+from vllm.inputs.engine import tokens_input
+from vllm.sampling_params import RequestOutputKind
 
 from ...processes.engine_failure import POLICY, RUN_DIR, Printed, explained
 from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
+from .calls import Ended, Request, answer_many
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
@@ -56,31 +57,24 @@ class Closed:
             await self._app(scope, receive, send)
 
 
-class Busy:
-    """Counts the requests that are under way, and the seconds in which there are some: where games are played while
-    others are trained, no timer of the trainer's says it."""
+class TokenPrompts:
+    """vLLM's engine, which gets prompts as vLLM's own renderers make them; one with images, sound or video stays as is.
 
-    def __init__(self) -> None:
-        self.under_way = 0
-        self._seconds = self._since = 0.0
+    verl hands over raw tokens. vLLM 0.27 looks into those in a second thread, where there is nothing to render, and
+    each request waits until Python lets that thread run and the event loop again.
+    """
 
-    @contextmanager
-    def answering(self) -> Iterator[None]:
-        """A request is under way within this context."""
-        if self.under_way == 0:
-            self._since = time.monotonic()
-        self.under_way += 1
-        try:
-            yield
-        finally:
-            self.under_way -= 1
-            if self.under_way == 0:
-                self._seconds += time.monotonic() - self._since
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
 
-    @property
-    def seconds(self) -> float:
-        """All of them so far."""
-        return self._seconds + (time.monotonic() - self._since if self.under_way else 0.0)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def generate(self, prompt: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        if not prompt.get("multi_modal_data"):
+            prompt = tokens_input(prompt["prompt_token_ids"])
+        answers: AsyncIterator[Any] = self._engine.generate(prompt, *args, **kwargs)
+        return answers
 
 
 class VLLMServer(vLLMHttpServer):
@@ -92,18 +86,12 @@ class VLLMServer(vLLMHttpServer):
     title, settings = "vLLM server", POLICY
     #: None: the engine takes none (no LoRA, LoRA merged into the weights, or another node's part of a server).
     adapters: Adapters | None = None
+    #: Requests that it has not answered.
+    under_way = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         os.environ["VERL_RAY_JOB_ID"] = run_name()
-
-    @cached_property
-    def busy(self) -> Busy:
-        return Busy()
-
-    async def seconds_busy(self) -> float:
-        """How long it has had requests to answer, since its start."""
-        return self.busy.seconds
 
     async def launch_server(self, *args: Any, **kwargs: Any) -> None:
         """verl's. Raises EngineFailure: it does not start."""
@@ -129,9 +117,25 @@ class VLLMServer(vLLMHttpServer):
 
     def wrap_engine(self) -> None:
         """Put ours around vLLM's engine, once it runs."""
+        if not os.environ.get("EXP_NO_TOKENS"):
+            self.engine = TokenPrompts(self.engine)
         if self.lora_as_adapter:
             self.adapters = Adapters(self.engine, self._room)
             self.engine = ChoosingEngine(self.engine)
+
+    async def generate_many(self, requests: Sequence[Request]) -> AsyncIterator[Ended]:
+        """The answers to many requests of ``answer``, each as soon as it is there, those of one moment together."""
+        async for ended in answer_many(self.answer, requests):
+            yield ended
+
+    async def answer(self, sampling_params: Mapping[str, Any], whole: bool = True, **request: Any) -> TokenOutput:
+        """The answer to a request with the keyword arguments of ``generate``; ``whole``: nothing breaks it off."""
+        sampling = {**sampling_params, "skip_clone": True}  # vLLM may write into it
+        sampling.setdefault("detokenize", "stop" in sampling)  # only words that end a response are looked for
+        if whole and not os.environ.get("EXP_NO_WHOLE"):
+            # Otherwise vLLM hands over an output for each token. verl needs the first to break it off.
+            sampling["output_kind"] = RequestOutputKind.FINAL_ONLY
+        return await self.generate(sampling_params=sampling, **request)
 
     async def generate(
         self,
@@ -148,8 +152,12 @@ class VLLMServer(vLLMHttpServer):
             AdapterError: it is not loaded, or the engine has lost it.
         """
         answering = nullcontext() if adapter is None else self._adapters().answering(adapter)
-        with self.busy.answering(), answering as choice:
-            output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
+        self.under_way += 1
+        try:
+            with answering as choice:
+                output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
+        finally:
+            self.under_way -= 1
         if choice is not None:
             output.extra_fields["answered_by"] = choice.answered_by
         return output
