@@ -22,7 +22,6 @@ from recipe.spiral.processes.composing import detect_hardware
 from recipe.spiral.processes.garbage import end_at_once
 from recipe.spiral.processes.interrupts import interrupt_on_signals
 from recipe.spiral.processes.launch import PROCESSES, end_leftovers
-from recipe.spiral.processes.runtime import FAST, RUNTIME
 from tests.chromium import browser, page, playwright  # noqa: F401  (fixtures)
 from tests.composed_once import compose_once
 
@@ -35,7 +34,7 @@ if os.environ.setdefault("SPIRAL_HARDWARE", detect_hardware()) == "cpu":
     os.environ.setdefault("VERL_PLATFORM", "cpu")
     os.environ.setdefault("VERL_USE_EXTERNAL_MODULES", "recipe.spiral.workers.platforms.cpu")
 #: What a config chooses for its process, as it is by default.
-CHOSEN = {extensions.NAMES: "recipe.spiral.lab.extension,recipe.spiral.spin.extension", RUNTIME: FAST}
+CHOSEN = {extensions.NAMES: "recipe.spiral.lab.extension,recipe.spiral.spin.extension"}
 os.environ.update(CHOSEN)  # for fixtures of a wider scope than a test
 
 

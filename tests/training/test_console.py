@@ -76,9 +76,9 @@ def test_pairs_are_shown_and_their_lack_is_said(tmp_path: Path) -> None:
 def test_a_step_says_where_its_time_went(tmp_path: Path) -> None:
     console = Console(tmp_path, Clock())
     console.start(0, 100)
-    speed = {"perf/rollout/engine_share": 0.612, "perf/update/padding": 0.031, "perf/overhead": 0.05}
+    speed = {"perf/update/padding": 0.031, "perf/overhead": 0.05}
     console.step(1, metrics() | speed, SECONDS)
-    assert "0.24 games/s  engine 61%  padding 3%  overhead 5%  KuhnPoker" in log(tmp_path)[1]
+    assert "0.24 games/s  padding 3%  overhead 5%  KuhnPoker" in log(tmp_path)[1]
 
 
 def test_games_that_a_prompt_ended_are_shown(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tensordict import TensorDict
+from tests.runtime.test_rollout_worker import VERLS, play
 from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from recipe.spiral.players.records import GameRecord
@@ -26,7 +27,6 @@ from tests.fake_queue import FakeQueue
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
 from tests.made_rows import batch_of, launches_of, rows_of
-from tests.runtime.test_rollout_worker import VERLS, play
 from tests.test_rollout import Engine, self_play
 
 

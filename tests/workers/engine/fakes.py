@@ -10,7 +10,7 @@ from typing import Any
 
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.runtime.direct_client import Ended, Request, answer_many
+from recipe.spiral.workers.engine.calls import Ended, Request, answer_many
 
 
 class Engine:
@@ -20,7 +20,6 @@ class Engine:
         self.loras: set[int] = set()
         self.refuses: set[str] = set()
         self.sent: list[Any] = []
-        self.output_processor = SimpleNamespace(request_states={}, process_outputs=None)
 
     async def list_loras(self) -> set[int]:
         await asyncio.sleep(0)
@@ -49,21 +48,6 @@ class Engine:
 
     def is_tracing(self) -> str:
         return "passed through"
-
-
-class Remote:
-    """A handle whose methods are called as Ray's, and run at once."""
-
-    def __init__(self, methods: dict[str, Callable[..., Any]]) -> None:
-        self._methods = methods
-
-    def __getattr__(self, name: str) -> Any:
-        method = self._methods[name]
-
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            return method(*args, **kwargs)
-
-        return SimpleNamespace(remote=call)
 
 
 class Streaming:

@@ -152,7 +152,7 @@ def test_after_a_failed_load_it_answers_nobody(monkeypatch: pytest.MonkeyPatch, 
 def test_an_answer_that_does_not_end_does_not_hang_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
     async def play() -> None:
         made = server()
-        made.busy.under_way = 1
+        made.under_way = 1
         with pytest.raises(TimeoutError):
             await made.load("b", "/b")
         assert await made.loaded() is None and made.engine.weights == "first"

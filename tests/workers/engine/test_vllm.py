@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
+from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from recipe.spiral.players.seats import BASE
@@ -20,7 +21,7 @@ from recipe.spiral.processes.engine_failure import RUN_DIR, EngineFailure, Print
 from recipe.spiral.workers.engine import opponent_engines
 from recipe.spiral.workers.engine.adapters import AdapterError
 from recipe.spiral.workers.engine.opponent_engines import AdapterEngine
-from recipe.spiral.workers.engine.vllm import Busy, Closed, VLLMServer
+from recipe.spiral.workers.engine.vllm import Closed, VLLMServer
 from tests.workers.engine.fakes import Engine
 
 
@@ -79,7 +80,6 @@ def test_without_adapters_it_is_verls(verls: list[Any], settings: dict[str, Any]
     async def play() -> None:
         made = server(**settings, max_loras=3)
         await made.run_server(args())
-        assert isinstance(made.engine, Engine)
         assert "answered_by" not in (await made.generate([1], {}, "r")).extra_fields
         for call in (made.load_adapter("a", "/a"), made.list_adapters(), made.generate([1], {}, "r", adapter=BASE)):
             with pytest.raises(AdapterError, match="takes no adapters"):
@@ -201,24 +201,6 @@ def test_the_policy_is_not_played_by_the_base() -> None:
     asyncio.run(play())
 
 
-def test_requests_at_the_same_time_count_once_and_one_under_way_counts_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr("recipe.spiral.workers.engine.vllm.time.monotonic", lambda: now[0])
-    busy = Busy()
-    now[0] = 5.0
-    with busy.answering():
-        now[0] = 6.0
-        with busy.answering():
-            now[0] = 8.0
-        assert busy.seconds == 3.0
-        now[0] = 9.0
-    now[0] = 20.0
-    assert busy.seconds == 4.0
-    with busy.answering():
-        now[0] = 21.0
-        assert busy.seconds == 5.0
-
-
 def test_an_engine_that_died_is_a_failure_of_its_servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(RUN_DIR, str(tmp_path))
 
@@ -271,3 +253,30 @@ def test_vllm_is_told_where_it_is(verls: list[dict[str, list[str]]]) -> None:
     users, ours = verls[0]["middleware"]
     module, _, name = ours.rpartition(".")
     assert users == "users.own" and getattr(importlib.import_module(module), name) is Closed
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_answer_that_nothing_breaks_off_is_handed_over_once(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompts of tokens need no rendering, and words are looked for only where they end a response."""
+    asked: list[dict[str, Any]] = []
+
+    async def generate(self: Any, prompt_ids: list[int], sampling_params: Any, request_id: str) -> TokenOutput:
+        asked.append(sampling_params)
+        async for output in self.engine.generate({"prompt_token_ids": prompt_ids, "multi_modal_data": {}}):
+            prompt = output.prompt
+        return TokenOutput(token_ids=[1], extra_fields={"prompt": prompt})
+
+    monkeypatch.setattr(vLLMHttpServer, "generate", generate)
+
+    async def play() -> list[TokenOutput]:
+        made = server(lora_rank=0)
+        await made.run_server(args())
+        requests = [{"sampling_params": more, "whole": whole} for more in ({}, {"stop": ["."]})]
+        requests = [{**request, "prompt_ids": [1, 2], "request_id": "r"} for request in requests]
+        ended = [answers async for answers in made.generate_many(requests)]
+        return [output for answers in ended for _, output in answers]
+
+    for output in asyncio.run(play()):
+        assert output.extra_fields["prompt"] == {"type": "token", "prompt_token_ids": [1, 2]}
+    assert [request["detokenize"] for request in asked] == [False, True]
+    assert all((request.get("output_kind") == RequestOutputKind.FINAL_ONLY) == whole for request in asked)
