@@ -50,9 +50,10 @@ from recipe.spiral.players.policy import PolicyPlayer
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.players.records import SELF_PLAY, GameRecord
 from recipe.spiral.players.seats import Seat
-from recipe.spiral.players.seeds import GameKey, branch_keys
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import Baselines, RoleBaselines
 from recipe.spiral.rollouts.schedule import parse_games, training_row
+from recipe.spiral.spin.branches import branch_keys
 from recipe.spiral.training.group_baselines import GroupBaselines
 
 if TYPE_CHECKING:

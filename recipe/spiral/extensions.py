@@ -54,12 +54,11 @@ class Chosen(Protocol):
     @property
     def keys(self) -> Sequence[tuple[str, ...]]: ...
 
-    def facts(self, keys: Sequence[str]) -> Any:
-        """``training.rows.RowFacts``: what the objective's loss is told of each of these rows, padding among them,
-        in place of advantages."""
+    def mark(self, keys: Sequence[str]) -> None:
+        """Be ready for verl to ask the objective's estimator for the advantages of these rows, padding among them."""
 
     def metrics(self, partition: str) -> dict[str, float]:
-        """Of the rows, which have their log-probabilities by now in TransferQueue's partition."""
+        """Of the rows, which have their log-probabilities by now in TransferQueue's partition; after the step's own."""
 
 
 class Objective(Protocol):

@@ -144,23 +144,16 @@ class GameAgentLoop(PolicyLoop):
         key = GameKey(**dict(row["key"]))
         try:
             encode = self._encoder(row["prompt"]["template"], row["prompt"]["style"])
-            tries = await self._tries(key, str(row["data_source"]), seat, encode, sampling)
-            played = [*tries, *await self.more(tries[-1], seat, encode, sampling)]
-            counted = [record for record in played if record.discarded is None]
-            discarded = [record for record in played if record.discarded is not None]
-            first = counted[0] if counted else None
-            report = channel.Report(first, discarded, counted[1:])
-            await channel.put(key, report, spent(seat.opponent.name))  # fails at what it cannot encode
+            games = await self.games(key, str(row["data_source"]), seat, encode, sampling)
+            await channel.put(key, channel.Report(games), spent(seat.opponent.name))  # fails at what it cannot encode
         except Exception as error:
             await channel.put_failure(key, row["data_source"], error)
             raise
-        return counted
+        return [record for record in games if record.discarded is None]
 
-    async def _tries(self, key: GameKey, game: str, seat: Seat, encode: Encode, sampling: Sampling) -> list[GameRecord]:
-        """A void game, in which a player or the game failed, is played again; so is a draw, as ``draw_retry`` says.
-
-        The last record counts, unless the game is given up.
-        """
+    async def games(self, key: GameKey, game: str, seat: Seat, encode: Encode, sampling: Sampling) -> list[GameRecord]:
+        """All that is played of a row. A void game, in which a player or the game failed, is played again; so is a
+        draw, as ``draw_retry`` says. The last record counts, unless the game is given up."""
         draws = self._draw_retry
         retries = int(draws.max_retries) if draws.enabled and key.split == "train" else 0
         drawn = voids = 0
@@ -178,10 +171,6 @@ class GameAgentLoop(PolicyLoop):
             if voids > MAX_VOIDS or not again:
                 return tries
             key = key.next_retry()
-
-    async def more(self, record: GameRecord, seat: Seat, encode: Encode, sampling: Sampling) -> list[GameRecord]:
-        """Games that are played besides, once it is known how this one went. None here."""
-        return []
 
     async def attempt(
         self, key: GameKey, game: str, seat: Seat, encode: Encode, sampling: Sampling, past: Sequence[str] | None = None

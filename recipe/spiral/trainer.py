@@ -63,8 +63,7 @@ class SpiralTrainer(Mixin):
         self.current = Step(0)
         #: What the rows of the batch whose advantages are computed were played for.
         self._facts: RowFacts
-        ours = {RAE, GRPO, *([config.algorithm.adv_estimator] * (self.objective is not None))}
-        register(ours, lambda: self._facts)  # verl asks within _compute_advantage
+        register((RAE, GRPO), lambda: self._facts)  # verl asks within _compute_advantage
         #: The engine of opponents that the run serves itself.
         self.opponents: opponent_engines.OpponentEngine | None = None
         #: What measures the policy at each validation.
@@ -194,14 +193,14 @@ class SpiralTrainer(Mixin):
         if step.chosen is None:
             self._facts = step.rows.facts(batch, step.baselines, float(algorithm.gamma), float(algorithm.reward_scale))
         else:
-            self._facts = step.chosen.facts(batch.keys)
-            metrics |= step.chosen.metrics(batch.partition_id)
+            step.chosen.mark(batch.keys)
         batch = super()._compute_advantage(batch, metrics)
         step.rows.note_training(batch, step.baselines)
         if algorithm.adv_estimator == RAE:
             state.baselines.update(step.records)
         state.league.count(step.records, step.games.discarded)
         metrics |= training_metrics(step.records, step.games.discarded) | state.league.metrics(self.global_steps)
+        metrics |= {} if step.chosen is None else step.chosen.metrics(batch.partition_id)
         return batch
 
     def _compute_values(self, batch: Any, metrics: dict[str, Any]) -> Any:

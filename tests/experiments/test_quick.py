@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -287,12 +287,12 @@ def test_branches_go_on_from_states_of_their_games_and_count(model_folder: Path,
 
     trained.sampler.generate = generate  # type: ignore[method-assign]
     records = [record for step in range(1, 9) for record in trained._play(step)]
-    games = {record.key: record for record in records if not record.key.branch}
-    branches = [record for record in records if record.key.branch]
+    games = {record.key: record for record in records if not record.key.retry}
+    branches = [record for record in records if record.key.retry]
     assert (len(games), len(branches)) == (8 * 6, 8 * 6 * 3)
     assert {len(branch.past) for branch in branches} == {0, 1, 2}
     for branch in branches:
-        whole = games[replace(branch.key, branch=0)]
+        whole = games[branch.key.first_try()]
         assert branch.past == [turn.action for turn in whole.turns[: len(branch.past)]]
         seen = make("KuhnPoker", whole.key.game_seed())
         for action in branch.past:

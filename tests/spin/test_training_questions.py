@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.players.prompts import general_template
 from recipe.spiral.players.records import Tokens
+from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel
 from recipe.spiral.spin.answer_loop import AnswerLoop, answer_record
@@ -23,6 +24,7 @@ from recipe.spiral.spin.pairs import find_pairs
 from recipe.spiral.spin.question_dataset import QuestionDataset, _row
 from recipe.spiral.spin.response_scores import BoxScorer, Score
 from recipe.spiral.spin.training_questions import (
+    GRADER,
     TrainingQuestion,
     load_questions,
     order,
@@ -337,13 +339,14 @@ def test_a_launch_accounts_for_every_response() -> None:
     from tensordict import TensorDict
     from verl.utils import tensordict_utils as tu
 
-    from recipe.spiral.training.launched import APART, Launched, launch
+    from recipe.spiral.training.launched import Launched, launch
 
     launched = Launched()
-    nobody: Any = SimpleNamespace()
+    nobody: Any = SimpleNamespace(seat=lambda games: [Seat()] * len(games))
     batch = TensorDict({}, batch_size=2)
     keys = [train_key(5, 3, 4, i).to_dict() for i in range(2)]
-    columns = {"uid": ["a", "b"], "key": keys, APART: [True] * 2, "__rollout_n__": [4, 4]}
+    seat = Seat(Opponent(GRADER, GRADER), (0,)).columns()["seat"]
+    columns = {"uid": ["a", "b"], "key": keys, "data_source": ["sums"] * 2, "seat": [seat] * 2, "__rollout_n__": [4, 4]}
     for name, column in columns.items():
         tu.assign_non_tensor_stack(batch, name, column)
     launch(batch, launched, nobody)

@@ -59,7 +59,7 @@ class Table:
             self.queue.kv_batch_put([f"{uid}_0_{row}"], "train", tags=[tag])
         if status == "finished":
             record = GameRecord(key, "Nim", ("policy", "policy"), (0, 1), rewards=(rewards, -rewards))
-            asyncio.run(channel.put(key, channel.Report(record)))
+            asyncio.run(channel.put(key, channel.Report([record])))
         self.queue.kv_batch_put([uid], "train", tags=[{"status": status}])
 
     def sample(self, step: int, size: int) -> list[int]:

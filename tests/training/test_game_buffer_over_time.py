@@ -84,7 +84,7 @@ class Run:
             tags = [{"min_global_steps": version, "max_global_steps": version} for version in versions]
             self.queue.kv_batch_put([f"{uid}_0_{row}" for row in range(len(tags))], "train", tags=tags)
             record = GameRecord(self.launched.key(uid), "Nim", ("policy", "policy"), (0, 1), turns)
-            self.runner.run(channel.put(record.key, channel.Report(record)))
+            self.runner.run(channel.put(record.key, channel.Report([record])))
             self.queue.kv_batch_put([uid], "train", tags=[{"status": "finished"}])
 
     def in_turns(self, ahead: int) -> None:

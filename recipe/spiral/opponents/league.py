@@ -182,9 +182,8 @@ class League:
             self.engine.sleep({*members, *self.models}, set(self.in_play()) if self.overlapping else None)
 
     def count(self, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> None:
-        """Take in a step's games: ratings move by those that count and are no branches, budgets and tokens by all."""
+        """Take in a step's games: ratings move by those that count, budgets and tokens by all."""
         played = [*records, *discarded]
-        records = [record for record in records if not record.key.branch]
         self.budgets.fetch()
         self._count_roles(records, discarded)
         self._games = Counter(Opponent.of(record).name for record in records)

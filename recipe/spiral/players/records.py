@@ -125,8 +125,8 @@ class GameRecord:
             "surplus", the games before it gave the batch enough turns; "stale", it was too old when it could have been
             trained; None for games that count.
         reason: of a void game, what failed; of one with the termination "prompt_too_long", how long the prompt was.
-        past: of a branch, or after a random opening, the actions of both players that led to the state from which it
-            goes on; ``turns`` has what comes after.
+        past: the actions of both players, of a random opening for instance, that led to the state from which the game
+            was played; ``turns`` has what comes after.
     """
 
     key: GameKey

@@ -16,8 +16,6 @@ from .records import SELF_PLAY, GameRecord
 PAST_SELF = "pool"
 #: The name of the initial model, as a member of the pool or as an entry of ``opponents``.
 BASE = "base"
-#: Whom a question is answered to: the kind and the name of the other player of its record.
-GRADER = "grader"
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ import msgspec
 import transfer_queue as tq
 
 from ..players.records import GameRecord
-from ..players.seats import GRADER
 from ..players.seeds import GameKey
 
 PARTITION = "games"
@@ -101,16 +100,12 @@ class Report(msgspec.Struct, omit_defaults=True):
     """What became of a game or of a question.
 
     Attributes:
-        record: the game that counts; None: it was given up, or it is a question.
-        discarded: what was played in its place before.
-        branches: of the game that counts, those that count.
+        games: what was played, those that were discarded among them.
         answer: to a question, as JSON takes it.
         error: what ended it.
     """
 
-    record: GameRecord | None = None
-    discarded: Sequence[GameRecord] = ()
-    branches: Sequence[GameRecord] = ()
+    games: Sequence[GameRecord] = ()
     answer: dict[str, Any] | None = None
     error: str | None = None
 
@@ -129,12 +124,8 @@ class Played:
         """Raises GameFailed: no game counts, because a player or the game failed in each of them."""
         voids = [record for record in self.discarded if record.discarded == "void"]
         if voids and not self.records:
-            first, mend = voids[0], "see that questions.grader judges such responses"
-            if first.opponent != GRADER:
-                mend = "give opponents a smaller share, see that they answer, or leave out a game that fails"
-            raise GameFailed(
-                f"in step {step} all games were void, the first against {first.opponent}: {first.reason}; {mend}"
-            )
+            first = voids[0]
+            raise GameFailed(f"in step {step} all games were void, the first against {first.opponent}: {first.reason}")
 
 
 async def put(key: GameKey, report: Report, spent: str | None = None) -> None:
@@ -161,11 +152,10 @@ def take(keys: Iterable[GameKey]) -> Played:
         GameLost: one of them did not report.
     """
     reports = _take(list(keys))
-    records = [report.record for report in reports if report.record]
-    records += [game for report in reports for game in report.branches]
-    discarded = [game for report in reports for game in report.discarded]
-    in_order = attrgetter("key.order")
-    return Played(sorted(records, key=in_order), sorted(discarded, key=in_order))
+    games = sorted((game for report in reports for game in report.games), key=attrgetter("key.order"))
+    return Played(
+        [game for game in games if game.discarded is None], [game for game in games if game.discarded is not None]
+    )
 
 
 def take_spent() -> list[str]:

@@ -11,11 +11,10 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from ..extensions import Questions
-from ..players.seats import GRADER, Opponent, Seat
+from ..players.seats import Opponent, Seat
 from ..players.seeds import GameKey
 from ..rollouts.dataset import ENDLESS, asked
-from ..training.launched import APART
-from .training_questions import TrainingQuestion, load_questions, order, train_key
+from .training_questions import GRADER, TrainingQuestion, load_questions, order, train_key
 
 AGENT = "spiral_answer"
 
@@ -67,5 +66,4 @@ def _row(question: TrainingQuestion, key: GameKey, index: int, responses: int) -
         "key": key.to_dict(),
         **Seat(Opponent(GRADER, GRADER), (0,)).columns(),
         "__rollout_n__": responses,
-        APART: True,
     }

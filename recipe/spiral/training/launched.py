@@ -17,8 +17,6 @@ from ..players.seats import Seat
 from ..players.seeds import GameKey
 
 TRAIN = "train"
-#: A column of rows whose sessions are a game each, with the key's index counted on, as are responses to a question.
-APART = "apart"
 
 
 @dataclass(frozen=True)
@@ -101,15 +99,10 @@ def launch(batch: Any, launched: Launched, league: League, seated: bool = False)
         quotas = league.budgets.quotas()
         seats = [{**seat, "quota": quotas.get(seat["name"], "")} for seat in list(batch["seat"])]
         assign_non_tensor_stack(batch, "seat", seats)
-    elif not seated and not apart(batch):
+    elif not seated:
         give_seats(batch, league)
     for uid, noted in launches(batch):  # a validation set may hold questions beside its games
         launched.add(uid, noted)
-
-
-def apart(batch: Any) -> bool:
-    """Whether each session of a row is a game of its own, and not a player's side of one."""
-    return APART in batch.keys() and bool(next(iter(batch[APART])))  # noqa: SIM118
 
 
 def give_seats(batch: Any, league: League) -> None:
@@ -125,16 +118,16 @@ def give_seats(batch: Any, league: League) -> None:
 
 
 def launches(batch: Any) -> Iterator[tuple[str, Launch]]:
-    """The uid of each row of a batch, and what is launched by it: a game, or one with each session."""
-    names = ("uid", "key", APART, *Seat().columns())
-    columns = {name: list(batch[name]) for name in names if name in batch.keys()}  # noqa: SIM118
+    """The uid of each row of a batch, and what is launched by it: games, one after the other, with a session for each
+    trainable player."""
+    names = ("uid", "key", *Seat().columns())
+    columns = {name: list(batch[name]) for name in names}
     for values in zip(*columns.values(), strict=True):
         row = dict(zip(columns, values, strict=True))
-        key = GameKey(**row["key"])
-        if row.get(APART):
-            for number in range(int(row["__rollout_n__"])):
-                session = f"{row['uid']}_{number}"
-                yield session, Launch(replace(key, index=key.index + number), sessions=(session,))
-        else:
-            uid, seat = str(row["uid"]), Seat.from_row(row) if key.split == TRAIN else Seat()
-            yield uid, Launch(key, seat, tuple(f"{uid}_{session}" for session in range(len(seat.trainable))))
+        key, uid = GameKey(**row["key"]), str(row["uid"])
+        seat = Seat.from_row(row) if key.split == TRAIN else Seat()
+        sessions, each = int(row["__rollout_n__"]), len(seat.trainable)
+        for number, first in enumerate(range(0, max(sessions, each), each)):
+            named = tuple(f"{uid}_{session}" for session in range(first, first + each))
+            game = key if number == 0 else replace(key, index=key.index + number)
+            yield (uid if sessions <= each else named[0]), Launch(game, seat, named)

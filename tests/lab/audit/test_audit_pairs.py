@@ -11,8 +11,9 @@ import pytest
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.records import GameRecord, Tokens
-from recipe.spiral.players.seeds import GameKey, branch_keys
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.spin.answer_loop import answer_record
+from recipe.spiral.spin.branches import branch_keys
 from recipe.spiral.spin.dpo import DpoSettings
 from recipe.spiral.spin.pairs import PairObjective
 from recipe.spiral.spin.response_scores import Score
@@ -130,10 +131,10 @@ def test_a_run_with_branches(
 
     folder = RecordFolder(made / "games")
     records = list(folder.read_step("train", 2))
-    assert any(turn.advantage for record in records if record.key.branch for turn in record.turns)
-    gone = next(record for record in records if record.key.branch == 2)
+    assert any(turn.advantage for record in records if record.key.retry for turn in record.turns)
+    gone = next(record for record in records if record.key.retry == 2)
     records.remove(gone)
-    moved = next(record for record in records if record.key.branch == 1 and record.past)
+    moved = next(record for record in records if record.key.retry == 1 and record.past)
     moved.past = moved.past[:-1]
     folder.write("train", 2, records)
     problems = audit(made, capsys)[2]["problems"]

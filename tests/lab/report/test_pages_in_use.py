@@ -153,17 +153,17 @@ def test_a_long_name_of_a_run_fits_a_small_phone(browser: Browser, tmp_path: Pat
     context.close()
 
 
-def test_a_branch_is_called_so_and_nothing_in_it_is_invisible(page: Page, tmp_path: Path) -> None:
+def test_the_moves_before_a_game_are_shown_and_nothing_in_them_is_invisible(page: Page, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", steps=1, per_step=2)
     game = next(RecordFolder(run / "games").read_step("train", 1))
     past = ["[4]", "tag\U000e0041 \u034f\u115f\u3164 \u2764\ufe0f"]
-    branch = replace(game, key=replace(game.key, branch=2), past=past)
+    branch = replace(game, key=game.key.next_retry(), past=past)
     RecordFolder(run / "games").write("train", 1, [game, branch])
     RunReport(run, tmp_path / "report").renew()
     show(page, tmp_path / "report", "game.html#train/1/0/0")
-    assert "Branch" not in page.locator("main").inner_text()
+    assert "before it" not in page.locator("main").inner_text()
     show(page, tmp_path / "report", "game.html#train/1/0/1")
-    wait_until(page, "document.querySelector('main').innerText.includes('Branch 2 of a game')")
+    wait_until(page, "document.querySelector('main').innerText.includes('The moves before it')")
     text = page.locator("main").inner_text()
     assert "these 2 actions of both players" in text
     assert "[4]\ntagU+E0041 U+034FU+115FU+3164 \u2764\ufe0f" in text

@@ -7,7 +7,6 @@ import gzip
 import json
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,17 +175,6 @@ def test_opponents_that_never_met_the_same_policy_are_rated_with_wide_intervals(
     report.renew()
     pool = report.bundle.read("pool")
     assert len(pool["ratings"]) == 4 and all(high - low > 1000 for _, _, low, high, _ in pool["ratings"])
-
-
-def test_branches_are_listed_and_are_in_no_result(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", steps=1, per_step=4, opponents=("random",))
-    played = list(RecordFolder(run / "games").read_step("train", 1))
-    branches = [replace(game, key=replace(game.key, branch=1)) for game in played]
-    RecordFolder(run / "games").write("train", 1, [*played, *branches])
-    report = RunReport(run, tmp_path / "report")
-    report.renew()
-    assert len(lines(report.bundle, "train", 1)) == 8
-    assert sum(map(sum, report.bundle.read("pool")["results"][0])) == 4
 
 
 def test_a_run_that_has_only_begun_is_a_report(tmp_path: Path) -> None:

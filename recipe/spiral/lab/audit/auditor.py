@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,19 +17,19 @@ from tqdm import tqdm
 
 from ...players.records import MAX_VOIDS, SELF_PLAY, GameRecord
 from ...players.seats import Seat
-from ...players.seeds import GameKey, branch_keys
+from ...players.seeds import GameKey
 from ...rollouts.schedule import training_row
 from ...storage import checkpoints
 from ...storage.checkpoints import folder_of
 from ...storage.record_folder import RecordFolder
-from ...training.filters import REJECTED, UNPAIRED
+from ...training.filters import REJECTED
 from ...training.kept_settings import of_baselines
 from ..run_progress import resumed_after
 from .game_checks import TOLERANCE, Findings, Games, Tally, look_at_all, name, name_turn
 from .games_in_flight import InFlight
 from .recompute import MOST, Baselines, NothingToAudit, Place, Settings, marks
 
-DPO = "dpo"
+DPO, UNPAIRED = "dpo", "unpaired"
 
 
 class Auditor(Findings):
@@ -186,7 +185,7 @@ class Auditor(Findings):
         for record, following in pairwise(games):
             if record.key > following.key:
                 yield f"{name(following)} stands behind {record.key}: not in their order"
-        branches, games = [r for r in games if r.key.branch], [r for r in games if not r.key.branch]
+        branches, games = _branches(games)
         yield from self._wrong_branches([record for record in games if record.discarded is None], branches)
         tries: dict[int, dict[int, GameRecord]] = defaultdict(dict)
         for record in games:
@@ -239,12 +238,14 @@ class Auditor(Findings):
             return
         there: dict[GameKey, dict[int, GameRecord]] = defaultdict(dict)
         for branch in branches:
-            there[replace(branch.key, branch=0)][branch.key.branch] = branch
+            there[branch.key.first_try()][branch.key.retry] = branch
+        from ...spin.branches import branch_keys
+
         for record in games:
             places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
-            played = there.pop(record.key, {})
+            played = there.pop(record.key.first_try(), {})
             keys = branch_keys(record.key, len(places), self.settings.states, self.settings.continuations)
-            drawn = {key.branch: places[place] for key, place in keys}
+            drawn = {key.retry: places[place] for key, place in keys}
             if played.keys() != drawn.keys():
                 yield f"{name(record)} has the branches {sorted(played)}, should have {sorted(drawn)}"
             for number in played.keys() & drawn.keys():
@@ -344,3 +345,15 @@ def first_few(numbers: Sequence[int]) -> str:
     """The first five numbers of a list, and how many more there are."""
     more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
     return ", ".join(map(str, numbers[:5])) + more
+
+
+def _branches(games: Sequence[GameRecord]) -> tuple[list[GameRecord], list[GameRecord]]:
+    """What follows a game that counts, under the same first name, and all others."""
+    counted: set[GameKey] = set()
+    branches: list[GameRecord] = []
+    others: list[GameRecord] = []
+    for record in games:
+        (branches if record.key.first_try() in counted else others).append(record)
+        if record.discarded is None:
+            counted.add(record.key.first_try())
+    return branches, others

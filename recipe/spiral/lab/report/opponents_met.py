@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...players.records import RESULTS, SELF_PLAY
-from ...players.seats import GRADER
 from .game_index import Step
 
 #: The run is cut into so many stretches of steps at most; the policy is one player in each.
 STRETCHES = 12
 #: The most games that ratings are computed from; of more, every n-th is taken.
 RATED = 20_000
-_NOBODY = (SELF_PLAY, GRADER)
+_NOBODY = (SELF_PLAY, "grader")
 
 
 def pool(steps: Mapping[int, Step]) -> dict[str, Any] | None:
