@@ -108,9 +108,7 @@ def test_a_file_that_is_no_evaluation_is_refused_in_one_line(
     assert "SQLite cannot use this file" in error and error.count("\n") == 1
 
 
-def test_the_command_shows_games_and_results_and_compares_no_evaluations(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_shows_games_and_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = add(tmp_path / "evaluation", planned(1))
     (folder / "results.csv").write_text("policy,opponent\nb,random\n")  # no sweep's, which has the same name
     (folder / "results.json").write_text('{"results": [], "ratings": [], "notes": ["a note"]}')
@@ -118,8 +116,3 @@ def test_the_command_shows_games_and_results_and_compares_no_evaluations(
     shown = RunReport(folder, folder / "report").bundle
     assert shown.read("run")["games"]["eval"] == 4
     assert [one["notes"] for one in shown.read("evaluation")["evaluations"]] == [["a note"]]
-    capsys.readouterr()
-    assert main([str(folder), str(folder), "--compare", "--out", str(tmp_path / "out")]) == 2
-    assert "this is an evaluation" in capsys.readouterr().err
-    assert main([str(folder), "--evaluation", str(folder)]) == 2
-    assert "--evaluation: is only for one run" in capsys.readouterr().err

@@ -14,12 +14,12 @@ import pytest
 
 from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.bundle import Bundle
-from recipe.spiral.lab.report.curves import thinned
+from recipe.spiral.lab.report.curves import Curves
 from recipe.spiral.lab.report.game_index import COLUMNS
 from recipe.spiral.lab.report.run_report import NoRun, RunReport
 from recipe.spiral.storage.metrics_file import METRICS, MetricsFile
 from recipe.spiral.storage.record_folder import RecordFolder
-from tests.made import record, repack, turn
+from tests.made import repack
 from tests.made_runs import games, write_run
 
 
@@ -58,30 +58,20 @@ def test_every_game_is_in_the_index_and_can_be_read(run: Path, tmp_path: Path) -
             assert len(shown["tables"]) == len(game.turns) + 1
 
 
-def test_trained_games_and_a_pool_are_known_without_records(run: Path, tmp_path: Path) -> None:
-    """Of a step's records some were left out of the training, and records.every leaves out whole steps."""
-    records = RecordFolder(run / "games")
-    records.write("train", 1, [*records.read_step("train", 1), record(99)])
-    records.file("train", 2).unlink()
-    facts = RunReport(run, tmp_path / "report")
-    assert facts.renew() and facts.bundle.read("run")["trained"] == 6 * 16
-    assert facts.bundle.read("run")["games"]["train"] == 5 * 16 + 1
-    shutil.rmtree(run / "games")
-    for known in (False, True):
-        if known:
-            MetricsFile(run).log({"fsp/size": 1.0}, 7)
-        bare = RunReport(run, tmp_path / f"bare{known}")
-        assert bare.renew() and bare.bundle.read("run")["trained"] == 6 * 16
-        assert bare.bundle.read("run")["has_pool"] == known and bare.bundle.read("pool") is None
-
-
-def test_phases_of_a_long_run_are_thinned_at_the_same_steps() -> None:
-    """They are stacked: where only one has a point, the others would fall to 0."""
-    every, rare = {step: 2.0 for step in range(1, 1002)}, {step: 9.0 for step in range(10, 1002, 10)}
-    made = thinned({"timing_s/gen": every, "timing_s/testing": rare, "val-core/x": rare})
+def test_curves_of_a_long_run_are_thinned_at_the_same_steps(tmp_path: Path) -> None:
+    """Phases are stacked: where only one has a point, the others would fall to 0."""
+    file = MetricsFile(tmp_path)
+    for step in range(1, 1002):
+        rare = {"timing_s/testing": 9.0, "val-core/x": float(step)} if step % 10 == 0 else {}
+        file.log({"timing_s/gen": float(step % 2), "games/count": 2.0} | rare, step)
+    curves = Curves(tmp_path)
+    assert curves.renew() and not curves.renew()
+    made = curves.shown()
     axes = {name: made["axes"][axis] for name, (axis, _) in made["curves"].items()}
-    assert set(axes["timing_s/testing"]) < set(axes["timing_s/gen"]) and len(axes["timing_s/gen"]) <= 400
-    assert axes["val-core/x"] == list(rare) and set(made["curves"]["timing_s/testing"][1]) == {9.0}
+    assert set(axes["timing_s/testing"]) < set(axes["timing_s/gen"]) and 200 < len(axes["timing_s/gen"]) <= 400
+    assert axes["val-core/x"] == made["curves"]["val-core/x"][1] == [float(step) for step in range(10, 1002, 10)]
+    assert set(made["curves"]["timing_s/testing"][1]) == {9.0}
+    assert curves.total("games/count") == 2002 and (curves.step, curves.total("not there")) == (1001, None)
 
 
 def test_the_table_is_drawn_by_the_game(run: Path, tmp_path: Path) -> None:
@@ -144,39 +134,6 @@ def test_torn_files_cost_what_is_torn(run: Path, tmp_path: Path) -> None:
     assert (facts["broken"], facts["step"]) == (2, 6) and 4 * 16 + 15 <= facts["games"]["train"] < 6 * 16
 
 
-def test_large_games_have_pieces_of_their_own(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", steps=1, per_step=2)
-    long = [record(index, turns=[turn(0, 0, response="word " * 120_000)]) for index in range(4)]
-    RecordFolder(run / "games").write("train", 1, long)
-    report = RunReport(run, tmp_path / "report")
-    report.renew()
-    rows = lines(report.bundle, "train", 1)
-    assert len({row["part"] for row in rows}) == 4 == report.games.steps["train"][1]["parts"]
-    assert len(unpacked(report.bundle, "games/train_1_3")[0]["turns"][0]["response"]) == 600_000
-
-
-def test_opponents_are_counted_from_the_policys_side(run: Path, tmp_path: Path) -> None:
-    report = RunReport(run, tmp_path / "report")
-    report.renew()
-    pool = report.bundle.read("pool")
-    assert pool["opponents"] == ["step_000000"]
-    records = [game for game in RecordFolder(run / "games").read("train") if game.opponent == "pool"]
-    wins = sum(game.result(game.trainable[0]) == "win" for game in records)
-    assert sum(row[0][0] for row in pool["results"]) == wins
-    assert sum(sum(row[0]) for row in pool["results"]) == len(records) == 48
-    assert {name for name, *_ in pool["ratings"]} == {"step_000000"} | {f"policy, step {step}" for step in range(1, 7)}
-    assert all(low <= value <= high for _, value, low, high, _ in pool["ratings"])
-
-
-def test_opponents_that_never_met_the_same_policy_are_rated_with_wide_intervals(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", steps=1, per_step=4, opponents=("step_000000",))
-    write_run(run, steps=2, first=2, per_step=4, opponents=("step_000004",))
-    report = RunReport(run, tmp_path / "report")
-    report.renew()
-    pool = report.bundle.read("pool")
-    assert len(pool["ratings"]) == 4 and all(high - low > 1000 for _, _, low, high, _ in pool["ratings"])
-
-
 def test_a_run_that_has_only_begun_is_a_report(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with pytest.raises(NoRun, match="no run is here"):
@@ -187,7 +144,7 @@ def test_a_run_that_has_only_begun_is_a_report(tmp_path: Path) -> None:
     (tmp_path / "run" / "config.yaml").write_text("trainer: {experiment_name: new}")
     report = RunReport(tmp_path / "run", tmp_path / "report")
     assert report.renew()
-    assert report.bundle.read("run")["name"] == "new"
+    assert report.bundle.read("run")["name"] == "run"
 
 
 def test_the_command_says_what_it_made_and_what_is_missing(
@@ -197,18 +154,11 @@ def test_the_command_says_what_it_made_and_what_is_missing(
     assert str(run / "report" / "index.html") in capsys.readouterr().out
     assert main([str(tmp_path / "nothing")]) == 2
     assert "no run is here" in capsys.readouterr().err
-    assert main([str(run), str(run)]) == 2
-    assert "--compare" in capsys.readouterr().err
-    assert main([str(run), "--evaluation", str(tmp_path)]) == 2
-    assert f"--evaluation {tmp_path}: no evaluation is here" in capsys.readouterr().err
+    assert main([str(run), "--watch"]) == 0, "watching ends when nobody trains"
+    capsys.readouterr()
     (tmp_path / "index.html").write_text("mine")
     assert main([str(run), "--out", str(tmp_path)]) == 2
     assert "no report has made this" in capsys.readouterr().err and (tmp_path / "index.html").read_text() == "mine"
-
-
-def test_watching_ends_when_nobody_trains(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(run), "--watch", "--every", "0.2"]) == 0
-    assert "no process trains there" in capsys.readouterr().out
 
 
 def test_a_report_of_another_run_in_the_same_folder_is_made_anew(run: Path, tmp_path: Path) -> None:
@@ -232,3 +182,19 @@ def test_data_that_no_report_has_made_are_left_alone(
     assert main([str(run), "--out", str(data.parent)]) == 2
     assert f"{data}: no report has made this" in capsys.readouterr().err
     assert (data / "thesis.txt").is_file() and not (data.parent / "index.html").exists()
+
+
+def test_links_that_lead_out_of_the_folder_are_not_followed(run: Path, tmp_path: Path) -> None:
+    """A report is sent to others, who must not read another file of its maker."""
+    keys = tmp_path / "keys.txt"
+    keys.write_text("step 1/2 a secret")
+    (run / "train.log").symlink_to(keys)
+    other = write_run(tmp_path / "other", steps=1, first=9, words=lambda step: "a secret")
+    file = RecordFolder(other / "games").file("train", 9)
+    (run / "games" / file.name).symlink_to(file)
+    (run / METRICS).unlink()
+    (run / METRICS).symlink_to(other / METRICS)
+    report = RunReport(run, tmp_path / "report")
+    report.renew()
+    assert report.bundle.read("run")["last_lines"] == [] and report.curves.latest is None
+    assert max(report.games.steps["train"]) == 6

@@ -10,9 +10,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,9 +26,9 @@ TOKEN = "the-token"
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def answers(reports: Sequence[Path] | Any, *paths: str) -> list[tuple[int, str]]:
-    """Status and text of each path, of these reports or of their application."""
-    application = served(reports, TOKEN) if isinstance(reports, list) else reports
+def answers(report: Path, *paths: str) -> list[tuple[int, str]]:
+    """Status and text of each path of a report."""
+    application = served(report, TOKEN)
 
     async def ask() -> list[tuple[int, str]]:
         transport = httpx.ASGITransport(application)
@@ -54,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_reports_files_are_served_and_the_address_leads_to_its_first_page(run: Path) -> None:
     served = ("", "index.html", "games.html", "assets/base.js", "assets/plotly.min.js", "data/index/train_0.js")
-    for status, text in answers([run / "report"], f"/{TOKEN}", *(f"/{TOKEN}/{path}" for path in served)):
+    for status, text in answers(run / "report", f"/{TOKEN}", *(f"/{TOKEN}/{path}" for path in served)):
         assert status == 200 and len(text) > 100
 
 
@@ -67,39 +65,19 @@ def test_a_reports_files_are_served_and_the_address_leads_to_its_first_page(run:
     ],
 )
 def test_no_other_file_is_served(run: Path, path: str) -> None:
-    [(status, text)] = answers([run / "report"], f"/{TOKEN}/{path}")
+    [(status, text)] = answers(run / "report", f"/{TOKEN}/{path}")
     assert status in (403, 404) and "seed" not in text and "root:" not in text
 
 
 def test_nothing_is_served_without_the_token(run: Path) -> None:
     for path in ("/", "/index.html", "/other/index.html", f"/{TOKEN}2/index.html", f"//{TOKEN}/"):
-        assert answers([run / "report"], path)[0][0] == 403
-
-
-def test_a_sweeps_page_leads_to_the_pages_of_its_runs(tmp_path: Path) -> None:
-    sweep = tmp_path / "a sweep"
-    for seed in (0, 1):
-        write_run(sweep / f"seed={seed}", steps=1, per_step=2)
-    (sweep / "results.csv").write_text('folder,seed,status\n"seed=0",0,ok\n"seed=1",1,ok\n')
-    RunReport(sweep / "seed=0", sweep / "seed=0" / "report").renew()
-    RunReport(write_run(tmp_path / "outside", steps=1, per_step=2), tmp_path / "outside" / "report").renew()
-    reports = [sweep / "report", *(sweep / f"seed={seed}" / "report" for seed in (0, 1))]
-    assert main([str(sweep)]) == 0
-    paths = ("", "seed=0/report/index.html", "seed=0/report/data/run.js", "seed=1/report/index.html")
-    found = answers(
-        reports, *(f"/{TOKEN}/{path}" for path in (*paths, "seed=0/config.yaml", "../outside/report/run.js"))
-    )
-    assert [status for status, _ in found] == [200, 200, 200, 404, 404, 403]
-    later = served(reports, TOKEN)
-    RunReport(sweep / "seed=1", sweep / "seed=1" / "report").renew()
-    assert answers(later, f"/{TOKEN}/seed=1/report/index.html")[0][0] == 200
-    assert "assets/comparison.js" in found[0][1] and "assets/overview.js" in found[1][1]
+        assert answers(run / "report", path)[0][0] == 403
 
 
 @pytest.mark.e2e
 def test_the_command_prints_the_address_and_the_tunnel_and_ends_by_ctrl_c(run: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "recipe.spiral.report", str(run), "--serve", "--watch"],
+        [sys.executable, "-m", "recipe.spiral.report", str(run), "--serve"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -27,16 +27,13 @@ DATA = "data"
 _PAGES = Path(__file__).parent / "pages"
 _BASE = ("dom", "base")
 _CHARTS = (*_BASE, "curves", "charts")
-#: The pages of a run, and of several: title, and scripts in the order in which they run.
-OF_RUN = {
+#: The pages: title, and scripts in the order in which they run.
+PAGES = {
     "index": ("Overview", (*_CHARTS, "overview")),
     "games": ("Games", (*_BASE, "finding", "games")),
     "game": ("Game", (*_BASE, "table", "finding", "game")),
-    "pool": ("Opponents", (*_CHARTS, "pool")),
     "evaluation": ("Evaluation", (*_CHARTS, "policies", "evaluation")),
-    "metrics": ("All metrics", (*_CHARTS, "metrics")),
 }
-OF_SEVERAL = {"index": ("Comparison", (*_CHARTS, "comparison"))}
 #: Fast; stronger compression makes games a tenth smaller and takes three times as long.
 _LEVEL = 4
 
@@ -52,7 +49,7 @@ class Bundle:
         self.folder = folder
         self._begun = False
 
-    def begin(self, pages: Mapping[str, tuple[str, tuple[str, ...]]] = OF_RUN) -> None:
+    def begin(self) -> None:
         """Copy the pages and what they share, the first time: a watched report is renewed every few seconds.
 
         Raises:
@@ -70,7 +67,7 @@ class Bundle:
         for file in [*_PAGES.glob("*.js"), *_PAGES.glob("*.css"), *PAGE_FILES, charts]:
             self.replace(self.folder / ASSETS / file.name, file.read_text(encoding="utf-8"))
         template = Template((_PAGES / "page.html").read_text(encoding="utf-8"))
-        for name, (title, scripts) in pages.items():
+        for name, (title, scripts) in PAGES.items():
             tags = "\n".join(f'<script src="{ASSETS}/{script}.js" defer></script>' for script in scripts)
             page = template.substitute(title=title, scripts=tags)
             self.replace(self.folder / f"{name}.html", page)

@@ -1,17 +1,22 @@
-"""A run's metrics as curves: read as they are appended, and thinned to what a screen can show."""
+"""A run's metrics as curves: read as they are appended, and thinned to what a screen can show.
+
+Neighbouring steps share a bucket, as many steps wide as a screen needs. So a curve of any length is kept in a few
+hundred numbers, and what a renewal costs does not grow with the run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from ...storage.metrics_file import METRICS, read_metrics
+from .folder import is_inside
 
 #: The most points of a curve.
 POINTS = 400
-#: The beginnings of the metrics that pages show; all others are on the page of all metrics only.
+#: The beginnings of the metrics that pages show; TensorBoard has all.
 SHOWN = (
     *("games/", "turns/", "pairs/", "val-core/", "val-aux/", "fsp/", "timing_s/", "perf/", "actor/", "opponents/"),
     *("guard/", "async/"),
@@ -20,73 +25,91 @@ SHOWN = (
 STACKED = "timing_s/"
 
 
+@dataclass
+class Bucket:
+    """What neighbouring steps have of a metric: the last of the steps, how many have a number, and the numbers' sum."""
+
+    step: int
+    count: int = 0
+    sum: float = 0.0
+
+    def add(self, other: Bucket) -> Bucket:
+        return Bucket(max(self.step, other.step), self.count + other.count, self.sum + other.sum)
+
+    @property
+    def mean(self) -> float | None:
+        return float(f"{self.sum / self.count:.6g}") if self.count else None
+
+
 class Curves:
-    """What a run has logged so far: ``values`` by metric and step, and the ``times`` of the steps, in seconds since
-    1970."""
+    """What a run has logged so far. ``first`` and ``latest`` are times in seconds since 1970, None before the first
+    line; ``step`` is the last step."""
 
     def __init__(self, run_dir: Path) -> None:
-        self._file = run_dir / METRICS
-        self._read = 0
+        self._folder, self._file = run_dir, run_dir / METRICS
         self._identity: tuple[int, int] | None = None
-        self.values: dict[str, dict[int, float | None]] = {}
-        self.times: dict[int, float] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._read, self._width, self.step = 0, 1, 0
+        self._buckets: dict[str, dict[int, Bucket]] = {}
+        #: The last step of each bucket, and when that was logged.
+        self._times: dict[int, tuple[int, float]] = {}
+        self.first: float | None = None
+        self.latest: float | None = None
 
     def renew(self) -> bool:
         """Read what was appended; everything, if a resumed run has written the file anew. Returns whether there was
         anything."""
-        if not self._file.is_file():
+        if not is_inside(self._folder, self._file):
             return False
         stat = self._file.stat()
         if self._identity != (stat.st_dev, stat.st_ino) or stat.st_size < self._read:
-            self._read, self.values, self.times = 0, {}, {}
+            self._begin()
             self._identity = (stat.st_dev, stat.st_ino)
         before = self._read
         for logged, end in read_metrics(self._file, before):
             self._read = end
-            self.times[logged.step] = logged.time
-            for name, value in logged.metrics.items():
-                self.values.setdefault(name, {})[logged.step] = value
+            self._take(logged.step, logged.time, logged.metrics.items())
         return self._read != before
 
+    def _take(self, step: int, time: float, metrics: Iterable[tuple[str, float | None]]) -> None:
+        self.first, self.latest, self.step = time if self.first is None else self.first, time, max(self.step, step)
+        while step // self._width >= POINTS:
+            self._widen()
+        place = step // self._width
+        self._times[place] = (step, time)
+        for name, value in metrics:
+            if name.startswith(SHOWN):
+                new = Bucket(step) if value is None else Bucket(step, 1, value)
+                curve = self._buckets.setdefault(name, {})
+                curve[place] = curve[place].add(new) if place in curve else new
 
-def thinned(curves: Mapping[str, Mapping[int, float | None]]) -> dict[str, Any]:
-    """Curves as pages take them: ``axes`` are lists of steps, and ``curves`` has for each name its axis's place and its
-    values. Where there are more than ``POINTS``, a point is the mean of neighbours, at the last one's step."""
-    axes: dict[tuple[int, ...], int] = {}
-    out: dict[str, list[Any]] = {}
-    stacked = [name for name in curves if name.startswith(STACKED)]
-    alike = dict(zip(stacked, thinned_alike([curves[name] for name in stacked], POINTS), strict=True))
-    for name in sorted(curves):
-        [axis, values] = alike.get(name) or thinned_alike([curves[name]], POINTS)[0]
-        out[name] = [axes.setdefault(tuple(axis), len(axes)), values]
-    return {"axes": [list(axis) for axis in axes], "curves": out}
+    def _widen(self) -> None:
+        """Make buckets twice as wide."""
+        self._width *= 2
+        self._times = {place // 2: last for place, last in sorted(self._times.items())}
+        for name, curve in self._buckets.items():
+            wider: dict[int, Bucket] = {}
+            for place, bucket in curve.items():
+                wider[place // 2] = wider[place // 2].add(bucket) if place // 2 in wider else bucket
+            self._buckets[name] = wider
 
+    def total(self, name: str) -> float | None:
+        """The sum over all steps; None: the run does not have the metric."""
+        curve = self._buckets.get(name)
+        return None if curve is None else sum(bucket.sum for bucket in curve.values())
 
-def since_start(times: Mapping[int, float], most: int) -> list[list[Any]]:
-    """[steps, seconds since the first of them]; the page finds those of the steps between."""
-    steps = sorted(times)
-    kept = [step for place, step in enumerate(steps) if (len(steps) - 1 - place) % -(-len(steps) // most) == 0]
-    return [kept, [round(times[step] - times[steps[0]], 1) for step in kept]]
-
-
-def thinned_alike(curves: Sequence[Mapping[int, float | None]], most: int) -> list[list[list[Any]]]:
-    """Each curve as [steps, values]. All are thinned at the same steps: otherwise runs of different lengths would have
-    points at different steps, and their mean would jump from one to the next."""
-    steps = sorted({step for curve in curves for step in curve})
-    size = -(-len(steps) // most)
-    ends = {step: steps[min(place - place % size + size, len(steps)) - 1] for place, step in enumerate(steps)}
-    return [_at(curve, ends) for curve in curves]
-
-
-def _at(curve: Mapping[int, float | None], ends: Mapping[int, int]) -> list[list[Any]]:
-    """A curve's means over the steps that have the same end, there."""
-    points: dict[int, list[float | None]] = {}
-    for step in sorted(curve):
-        points.setdefault(ends[step], []).append(curve[step])
-    return [list(points), [_mean(values) for values in points.values()]]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    """Of those that are there."""
-    numbers = [value for value in values if value is not None]
-    return float(f"{fmean(numbers):.6g}") if numbers else None
+    def shown(self) -> dict[str, Any]:
+        """As pages take it: ``axes`` are lists of steps, and ``curves`` has for each name its axis's place and its
+        values; ``times`` is [steps, seconds since the first], and the page finds those of the steps between."""
+        axes: dict[tuple[int, ...], int] = {}
+        out: dict[str, list[Any]] = {}
+        for name, curve in sorted(self._buckets.items()):
+            places = sorted(curve)
+            stacked = name.startswith(STACKED)
+            axis = tuple(self._times[place][0] if stacked else curve[place].step for place in places)
+            out[name] = [axes.setdefault(axis, len(axes)), [curve[place].mean for place in places]]
+        times = [self._times[place] for place in sorted(self._times)]
+        seconds = [round(time - (self.first or 0.0), 1) for _, time in times]
+        return {"axes": [list(axis) for axis in axes], "curves": out, "times": [[step for step, _ in times], seconds]}

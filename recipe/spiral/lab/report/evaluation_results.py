@@ -21,10 +21,9 @@ _MOST_ROWS = 20_000
 _NOT_OURS = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, csv.Error)
 
 
-def folders(run_dir: Path, asked: Iterable[Path]) -> list[Path]:
-    """The evaluations that are asked for, and those of this run that lie in its folder or where evaluations usually
-    lie; one that follows a run has a folder for each checkpoint."""
-    places = [*asked, *sorted(run_dir.glob("evaluation*"))]
+def folders(run_dir: Path) -> list[Path]:
+    """The evaluations of this run that lie in its folder or where evaluations usually lie."""
+    places = sorted(run_dir.glob("evaluation*"))
     usual = run_dir.absolute().parent.parent / "evaluation"
     places += [place for place in sorted(usual.glob("*")) if place.is_dir() and _is_of(place, run_dir)]
     return with_results(places)

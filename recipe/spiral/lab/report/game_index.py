@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from tqdm import tqdm
@@ -22,6 +23,7 @@ from ...storage.record_folder import RecordFolder
 from ..drawing.drawn import Drawn, drawn
 from .bundle import Bundle, to_json
 from .evaluation_games import EvaluationGames
+from .folder import is_inside
 
 #: Steps in a block of the index.
 BLOCK = 50
@@ -34,6 +36,8 @@ SPLITS = ("train", "val", "human", "eval")
 OUTCOMES = ("player 0 won", "player 1 won", "draw", "both lost", "not counted")
 #: The verdict that ended a game, by its place in the index; "": none did.
 INVALID = ("", "no_answer", "unreadable", "illegal", "truncated")
+#: What is counted of games, in this order.
+COUNTED = (*RESULTS, "invalid")
 #: What a line of the index holds, in this order. ``policy``, ``game`` and ``opponent`` are places in the block's
 #: ``names``. ``roles`` is the policy's, or the person's, 2 for both; ``by`` is the player whose answer was invalid, -1
 #: for nobody.
@@ -62,26 +66,62 @@ class RunGames(RecordFolder):
         found = {}
         for step in self.steps(split):
             with suppress(OSError):  # a run that is resumed removes some while we look
-                stat = self.file(split, step).stat()
-                found[step] = f"{stat.st_size}-{stat.st_mtime_ns}"
+                if is_inside(self.path.parent, self.file(split, step)):
+                    stat = self.file(split, step).stat()
+                    found[step] = f"{stat.st_size}-{stat.st_mtime_ns}"
         return found
 
 
-class Games:
-    """The games' part of a report. ``steps`` is what the report has, by split and step; ``known`` is what an earlier
-    ``Games`` had there. ``named`` is as of ``make_named``."""
+@dataclass(frozen=True)
+class Block:
+    """What a block of the index has: its first and last step, its games, its broken lines, the results of its games,
+    and the games whose class the user has not named."""
 
-    def __init__(
-        self,
-        bundle: Bundle,
-        records: RunGames | EvaluationGames,
-        known: Mapping[str, Mapping[str, Step]],
-        named: Container[str] = (),
-    ) -> None:
+    first: int
+    last: int
+    games: int
+    broken: int
+    results: Counter[tuple[Any, ...]]
+    not_named: Counter[str]
+
+    @classmethod
+    def of(cls, steps: Mapping[int, Step]) -> Block:
+        results: Counter[tuple[Any, ...]] = Counter()
+        not_named: Counter[str] = Counter()
+        for facts in steps.values():
+            not_named.update(facts["not_named"])
+            for *group, wins, draws, losses, invalid in facts["results"]:
+                results.update(
+                    dict(zip(((*group, what) for what in COUNTED), (wins, draws, losses, invalid), strict=True))
+                )
+        games, broken = (sum(facts[what] for facts in steps.values()) for what in ("games", "broken"))
+        return cls(min(steps), max(steps), games, broken, results, not_named)
+
+
+class Games:
+    """The games' part of a report. ``blocks`` has what is known of each block of each split. ``named`` is as of
+    ``make_named``."""
+
+    def __init__(self, bundle: Bundle, records: RunGames | EvaluationGames, named: Container[str] = ()) -> None:
         self._bundle, self._records, self._named = bundle, records, named
-        self.steps: dict[str, dict[int, Step]] = {
-            split: {int(step): facts for step, facts in known.get(split, {}).items()} for split in SPLITS
-        }
+        #: By split and step; what an earlier report had read is read back.
+        self.steps: dict[str, dict[int, Step]] = {split: {} for split in SPLITS}
+        self.blocks: dict[tuple[str, int], Block] = {}
+        for split in SPLITS:
+            for file in bundle.file(f"facts/{split}").parent.glob(f"{split}_*.js"):
+                known = bundle.read(f"facts/{file.stem}", {})
+                self.steps[split] |= {int(step): facts for step, facts in known.items()}
+            for number in {step // BLOCK for step in self.steps[split]}:
+                self._count(split, number)
+
+    def _count(self, split: str, number: int) -> dict[int, Step]:
+        """Count a block anew; returns its steps."""
+        steps = {step: self.steps[split][step] for step in _steps_of(number) if step in self.steps[split]}
+        if steps:
+            self.blocks[split, number] = Block.of(steps)
+        else:
+            self.blocks.pop((split, number), None)
+        return steps
 
     def renew(self) -> Iterator[int]:
         """Take in what is new, a block of the index at a time; yields the number of steps that were read."""
@@ -108,6 +148,7 @@ class Games:
                     self._bundle.remove(piece_name(split, step, part))
                 bar.update()
             self._bundle.write(name, {"names": list(names), "steps": dict(sorted(block.items()))})
+            self._bundle.write(f"facts/{split}_{number}", self._count(split, number))
             yield len(stamps)
         bar.close()
 
@@ -143,9 +184,13 @@ class Games:
             write()
         facts["games"] = len(lines)
         for group in dict.fromkeys(key[:5] for key in results):
-            facts["results"].append([*group, *(results[*group, result] for result in (*RESULTS, "invalid"))])
+            facts["results"].append([*group, *(results[*group, result] for result in COUNTED)])
         self.steps[split][step] = facts
         return lines
+
+
+def _steps_of(number: int) -> range:
+    return range(number * BLOCK, (number + 1) * BLOCK)
 
 
 def piece_name(split: str, step: int, part: int) -> str:

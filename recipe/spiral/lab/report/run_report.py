@@ -8,7 +8,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,14 @@ from ...storage.checkpoints import config_file, config_of
 from ...storage.run_config import setting
 from ..evaluation.matches.store import FILE
 from .bundle import DATA, Bundle
-from .curves import POINTS, SHOWN, Curves, since_start, thinned
+from .curves import Curves
 from .evaluation_games import EvaluationGames, is_evaluation
 from .evaluation_results import evaluations, folders, with_results
-from .game_index import BLOCK, INVALID, OUTCOMES, SPLITS, Games, RunGames, Step
-from .opponents_met import pool
+from .folder import is_inside
+from .game_index import COUNTED, INVALID, OUTCOMES, SPLITS, Games, RunGames
 
 #: Of the report's data; another number makes a report anew.
-FORM = 5
+FORM = 7
 _STATE = "state.json"
 #: The report's folder in a run's, unless the user gives another.
 REPORT = "report"
@@ -48,69 +48,67 @@ def is_run(folder: Path) -> bool:
     return (folder / "games").is_dir() or (file.is_file() and b"\ntrainer:" in b"\n" + file.read_bytes())
 
 
+def last_lines(file: Path, most: int = 12, size: int = 20_000) -> list[str]:
+    """The last lines of a text, of which no more is read than these may have."""
+    with file.open("rb") as text:
+        text.seek(max(0, file.stat().st_size - size))
+        return text.read().decode("utf-8", "replace").splitlines()[-most:]
+
+
 class RunReport:
-    """A run's report, or an evaluation's, in ``folder``. A run's shows the evaluations that are found, and those in
-    ``evaluation``. ``named`` is as of ``games.make``.
+    """A run's report, or an evaluation's, in ``folder``. A run's shows its evaluations. ``named`` is as of
+    ``games.make``.
 
     Raises:
         NoRun: ``run_dir`` is neither a run's folder nor an evaluation's.
         FileExistsError: in ``folder`` are data that no report has made.
     """
 
-    def __init__(self, run_dir: Path, folder: Path, evaluation: Sequence[Path] = (), named: Sequence[str] = ()) -> None:
+    def __init__(self, run_dir: Path, folder: Path, named: Sequence[str] = ()) -> None:
         evaluated = not is_run(run_dir)
         if evaluated and not is_evaluation(run_dir):
             raise NoRun(f"{run_dir}: no run is here, and no evaluation ({config_file(run_dir).name}, games/, {FILE})")
         self.run_dir, self.bundle = run_dir, Bundle(folder)
-        self._asked = evaluation
         # Not the path itself: a report may be sent to others.
         identity = "\0".join([str(run_dir.absolute()), *sorted(named)])
         self._identity = hashlib.sha256(identity.encode()).hexdigest()[:16]
-        known = self._known()
+        self._forget_others()
         self._evaluation = EvaluationGames(run_dir) if evaluated else None
         records = self._evaluation or RunGames(run_dir / "games")
-        self.games = Games(self.bundle, records, known.get("steps", {}), named)
+        self.games = Games(self.bundle, records, named)
         self.curves = Curves(run_dir)
         self._looked: Any = None
 
     def notes(self) -> list[str]:
         """What is not shown, and how to have it shown."""
-        found: Counter[str] = Counter()
-        for steps in self.games.steps.values():
-            for facts in steps.values():
-                found.update(facts["not_named"])
+        found = sum((block.not_named for block in self.games.blocks.values()), Counter[str]())
         return [f"{count} games of {game} have no boards: {NotNamed(game)}" for game, count in sorted(found.items())]
 
-    def reports(self) -> list[Path]:
-        """The folder of the pages, and those that they lead to."""
-        return [self.bundle.folder]
-
-    def _known(self) -> Mapping[str, Any]:
-        """What an earlier report has; another form's data, or another run's, are removed. Raises FileExistsError: the
-        data there are no report's."""
+    def _forget_others(self) -> None:
+        """Remove what an earlier report has in another form, or of another run. Raises FileExistsError: the data there
+        are no report's."""
         data = self.bundle.folder / DATA
         try:
-            known = json.loads((data / _STATE).read_bytes())
-            if (known["form"], known["run"]) == (FORM, self._identity):
-                return dict(known)
+            if json.loads((data / _STATE).read_bytes()) == self._mark():
+                return
         except OSError:
-            return {}
-        except (ValueError, KeyError, TypeError):
+            return
+        except ValueError:
             pass
         if self.bundle.read("version") is None:
             raise FileExistsError(f"{data}: no report has made this; give another --out, or remove it")
         shutil.rmtree(data)
-        return {}
+
+    def _mark(self) -> dict[str, Any]:
+        return {"form": FORM, "run": self._identity}
 
     def renew(self) -> bool:
         """Take in what is new; returns whether there was anything."""
         self.bundle.begin()
         running = is_in_use(self.run_dir)
-        read = 0
-        for steps in self.games.renew():
-            read += steps
-            self._remember()
-        places = with_results([self.run_dir]) if self._evaluation else folders(self.run_dir, self._asked)
+        self.bundle.replace(self.bundle.folder / DATA / _STATE, json.dumps(self._mark()))
+        read = sum(self.games.renew())
+        places = with_results([self.run_dir]) if self._evaluation else folders(self.run_dir)
         looked = (running, [(str(place), (place / "results.json").stat().st_mtime_ns) for place in places])
         if not (self.curves.renew() | bool(read) | (looked != self._looked)):
             return False
@@ -118,83 +116,64 @@ class RunReport:
         self._write(running, places)
         return True
 
-    def _remember(self) -> None:
-        """What is in the report, for the next time; also if this one is interrupted."""
-        known = {"form": FORM, "run": self._identity, "steps": self.games.steps}
-        self.bundle.replace(self.bundle.folder / DATA / _STATE, json.dumps(known))
-
     def _write(self, running: bool, places: Sequence[Path]) -> None:
-        bundle, steps = self.bundle, self.games.steps
-        curves = self.curves.values
-        shown = {name: values for name, values in curves.items() if name.startswith(SHOWN)}
-        evaluated = evaluations(self.run_dir, places)
-        opponents = pool(steps["train"])
-        times = {"times": since_start(self.curves.times, POINTS)}
-        bundle.write("curves", thinned(shown) | times)
-        bundle.write("metrics", thinned(curves) | times)
+        bundle = self.bundle
+        bundle.write("curves", self.curves.shown())
         bundle.write("games", self._catalogue())
-        bundle.write("evaluation", evaluated)
-        bundle.write("pool", opponents)
-        bundle.write("run", self._facts(running, has_pool=opponents is not None or "fsp/size" in curves))
+        bundle.write("evaluation", evaluations(self.run_dir, places))
+        bundle.write("run", self._facts(running))
         # Last, and alone: pages look at it to see whether there is anything new.
         bundle.write("version", {"version": time.time_ns() // 1_000_000, "running": running})
 
     def _catalogue(self) -> dict[str, Any]:
         """Where the games are, newest steps first, and what can be looked for."""
-        blocks: list[list[Any]] = []
-        games: set[str] = set()
-        opponents: set[str] = set()
-        policies: set[str] = set()
-        for split in SPLITS:
-            steps = self.games.steps[split]
-            for number in sorted({step // BLOCK for step in steps}, reverse=True):
-                within = [step for step in steps if step // BLOCK == number]
-                blocks.append([split, number, min(within), max(within), sum(steps[step]["games"] for step in within)])
-            for facts in steps.values():
-                for policy, _, opponent, game, *_ in facts["results"]:
-                    policies.add(policy)
-                    opponents.add(opponent)
-                    games.add(game)
-        names = {"policies": sorted(policies), "games": sorted(games), "opponents": sorted(opponents)}
+        known = self.games.blocks
+        blocks = [
+            [split, number, known[split, number].first, known[split, number].last, known[split, number].games]
+            for split, number in sorted(known, key=lambda key: (SPLITS.index(key[0]), -key[1]))
+        ]
+        groups = {group for block in known.values() for group in block.results}
+        names = {
+            name: sorted({group[place] for group in groups})
+            for name, place in (("policies", 0), ("opponents", 2), ("games", 3))
+        }
         return {"blocks": blocks, **names, "outcomes": OUTCOMES, "invalid": INVALID}
 
-    def _facts(self, running: bool, has_pool: bool) -> dict[str, Any]:
-        steps = self.games.steps
-        count = {split: sum(facts["games"] for facts in steps[split].values()) for split in SPLITS}
-        logged, trained = self.curves.times, self.curves.values.get("games/count")
-        people = steps["human"] and not (steps["train"] or steps["val"] or logged)
+    def _facts(self, running: bool) -> dict[str, Any]:
+        blocks = self.games.blocks
+        count = {split: sum(block.games for (of, _), block in blocks.items() if of == split) for split in SPLITS}
+        trained = self.curves.total("games/count")
+        people = count["human"] and not (count["train"] or count["val"] or self.curves.latest)
         kind = "evaluation" if self._evaluation else "people" if people else "run"
-        config, log = config_of(self.run_dir), self.run_dir / LOG
+        config = config_of(self.run_dir) if is_inside(self.run_dir, config_file(self.run_dir)) else None
         total = setting(config, "trainer.total_training_steps")
         settings = {key: value for key in _SETTINGS if (value := setting(config, key)) is not None}
         return {
-            "name": str(setting(config, "trainer.experiment_name") or self.run_dir.absolute().name),
-            "folder": self.run_dir.absolute().name,
+            "name": self.run_dir.absolute().name,
             "running": running,
-            "step": max([*steps["train"], *logged], default=0),
+            "step": max([self.curves.step, *(block.last for (of, _), block in blocks.items() if of == "train")]),
             "total": total if isinstance(total, int) else None,
             "games": count,
             # Not the records: they have what was left out, and may be of some steps only.
-            "trained": round(sum(value or 0 for value in trained.values())) if trained else count["train"],
-            "broken": sum(facts["broken"] for split in SPLITS for facts in steps[split].values()),
+            "trained": count["train"] if trained is None else round(trained),
+            "broken": sum(block.broken for block in blocks.values()),
             "notes": self.notes(),
-            "started": min(logged.values(), default=None),
-            "latest": max(logged.values(), default=None),
-            "has_pool": has_pool,
+            "started": self.curves.first,
+            "latest": self.curves.latest,
             "kind": kind,
             "by_checkpoint": bool(self._evaluation and self._evaluation.follows),
-            "results": [] if kind == "run" else _counted(steps["eval" if kind == "evaluation" else "human"]),
+            "results": [] if kind == "run" else self._counted("eval" if kind == "evaluation" else "human"),
             "asks_questions": setting(config, "data.custom_cls.name") == "QuestionDataset",
             "settings": settings,
-            "last_lines": log.read_text("utf-8", "replace").splitlines()[-12:] if log.is_file() else [],
+            "last_lines": last_lines(self.run_dir / LOG) if is_inside(self.run_dir, self.run_dir / LOG) else [],
         }
 
-
-def _counted(steps: Mapping[int, Step]) -> list[list[Any]]:
-    """[policy or person, game, opponent, its role, wins, draws, losses, games that it ended by an invalid answer]."""
-    found: Counter[tuple[str, str, str, int, int]] = Counter()
-    for facts in steps.values():
-        for policy, _, opponent, game, role, *results in facts["results"]:
-            found.update({(policy, game, opponent, role, place): count for place, count in enumerate(results)})
-    groups = sorted({key[:4] for key in found})
-    return [[*group, *(found[*group, place] for place in range(4))] for group in groups]
+    def _counted(self, split: str) -> list[list[Any]]:
+        """[policy or person, game, opponent, its role, wins, draws, losses, games ended by its invalid answer]."""
+        found: Counter[tuple[str, str, str, int, str]] = Counter()
+        for (of, _), block in self.games.blocks.items():
+            if of == split:
+                for (policy, _, opponent, game, role, what), count in block.results.items():
+                    found[policy, game, opponent, role, what] += count
+        groups = sorted({key[:4] for key in found})
+        return [[*group, *(found[*group, what] for what in COUNTED)] for group in groups]

@@ -132,13 +132,13 @@ function table(columns, rows, open = null) {
 
 const dot = (kind) => h("span", { class: `dot ${kind}`, "aria-hidden": "true" });
 
-const PAGES = [["index.html", "Overview"], ["games.html", "Games"], ["pool.html", "Opponents"], ["evaluation.html", "Evaluation"], ["metrics.html", "All metrics"]];
+const PAGES = [["index.html", "Overview"], ["games.html", "Games"], ["evaluation.html", "Evaluation"]];
 
 // The head of a run's page: its name, its state, and the way to the other pages.
 function pageHead(run, here) {
   document.title = `${plain(run.name)} – ${(PAGES.find(([file]) => file === here) ?? ["", "Game"])[1]}`;
   const there = { people: ["index.html", "games.html"], evaluation: ["index.html", "games.html", "evaluation.html"] }[run.kind];
-  const links = PAGES.filter(([file]) => there ? there.includes(file) : file !== "pool.html" || run.has_pool).map(([file, title]) =>
+  const links = PAGES.filter(([file]) => !there || there.includes(file)).map(([file, title]) =>
     h("a", { href: file, "aria-current": file === here ? "page" : null }, title));
   const state = run.running ? "running" : run.total && run.step >= run.total ? "done" : "not running";
   const where = { people: "games with people", evaluation: `evaluation${run.running ? ", running" : ""}` }[run.kind] ?? `step ${number(run.step)}${run.total ? ` of ${number(run.total)}` : ""}, ${state}`;

@@ -107,7 +107,7 @@ SPIRAL.start(async ({ again }) => {
     return [h("h2", {}, `Evaluation: ${plain(one.name)}`), (one.notes ?? []).map((note) => h("p", { class: "note" }, plain(typeof note === "string" ? note : JSON.stringify(note)))), ...inside, charts.length ? h("div", { class: "grid", style: "margin-top:.9rem" }, charts) : null];
   });
   put(document.querySelector("main"), ...[h("h1", {}, "Evaluation"), data.unreadable.map((line) => h("p", { class: "note" }, `cannot be read: ${plain(line)}`)), ...validation(all, run.asks_questions), h("div", { class: "grid", style: "margin-top:.9rem" }, curves), ...policyOverSteps(all, again ? document.querySelector("#policy-step")?.value : null), ...asked(all, data),
-    ...parts, ...policies(data.evaluations), data.evaluations.length ? null : h("p", { class: "note" }, run.kind === "evaluation" ? "There are no results yet: the evaluation is not over." : "No evaluation by main_eval was found. --evaluation FOLDER shows one.")].flat(3).filter(Boolean));
+    ...parts, ...policies(data.evaluations), data.evaluations.length ? null : h("p", { class: "note" }, run.kind === "evaluation" ? "There are no results yet: the evaluation is not over." : "No evaluation of this run was found. One in its folder is shown here, and any evaluation has a report of its own.")].flat(3).filter(Boolean));
   if (chosen) { const select = document.querySelector("#policy"); select.value = chosen; select.dispatchEvent(new Event("change")); }
   scrollTo(0, top);
 });

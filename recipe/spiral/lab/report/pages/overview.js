@@ -19,7 +19,6 @@ function gameCharts({ curve, names, withLimits }, game, asks) {
     lineChart("Value for player 0", `Of the policy against itself, exact${kuhn ? ", in chips; −1/18 in an equilibrium" : ""}`, exact("value", "p0")),
     lineChart("Optimal moves", "Share of the decisions that can be reached", exact("optimal", "win"), { share: true }),
     lineChart("Illegal answers in the policy's table", "Mean over the information sets", exact("illegal", "loss"), { share: true }),
-    lineChart("Actions that have died out", "Legal actions whose probability is next to 0 at an information set", exact("died_out", "loss"), { zero: true }),
     ...opponents.map((opponent) => lineChart(asks ? "Right answers in validation" : `Won against ${plain(opponent)}`, asks ? "With 95% intervals" : "Validation, with 95% intervals", won(opponent), { share: true, range: [0, 1.02] })),
     ...resultCharts(curve, game, asks),
     lineChart(asks ? "Outcome and baseline" : "Outcome and baseline by role", "Thin: the step's mean outcome R. Bold: the baseline b that it is compared with.", rewards),
