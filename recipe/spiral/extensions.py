@@ -84,7 +84,8 @@ class Kind(NamedTuple):
 
     Attributes:
         make: a player, from the settings of its entry in the config by their names; it serves all games of a process.
-            A ``ValueError`` says what is wrong with them, an ``ImportError`` which package is not installed.
+            Where it takes ``run_dir``, that is the run's folder, and None where no game is played. A ``ValueError``
+            says what is wrong with the settings, an ``ImportError`` which package is not installed.
         check_game: a ``ValueError`` if it cannot play the game of this id.
     """
 
@@ -106,48 +107,6 @@ class Given(NamedTuple):
     path: Path
     adapter: bool | None
     fill: Callable[[Path], None]
-
-
-class Budgets:
-    """What opponents cost, which the trainer keeps; here they cost nothing.
-
-    An opponent that costs something is a ``players.player.PaidPlayer``. The trainer gives each process a quota with the
-    games of a step, or of a batch of a validation, and fetches what the processes have reported.
-
-    Attributes:
-        reports: takes the reports of all processes since the last call, of any opponents, as text.
-        write: calls what writes a file, and decides about a full disk; given what it is, and its folder.
-        say: shows people a line.
-    """
-
-    reports: Callable[[], Iterable[str]]
-    write: Callable[[str, Path, Callable[[], Any]], Any]
-    say: Callable[[str], None]
-
-    def __init__(self) -> None:
-        self.reports, self.say = tuple, print
-        self.write = lambda what, folder, write: write()
-
-    def reached(self, name: str) -> bool:
-        """Whether an opponent's budget is spent: its games become self-play. Says so once."""
-        return False
-
-    def quotas(self) -> dict[str, str]:
-        """By opponent, for the games that are launched now."""
-        return {}
-
-    def fetch(self) -> None:
-        """Count what was reported."""
-
-    def metrics(self) -> dict[str, float]:
-        return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """For the checkpoint, by opponent, as JSON takes it."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint; a ``ValueError`` if that cannot be."""
 
 
 class Watcher:
@@ -224,9 +183,6 @@ class Extension:
     def opponents(self) -> Mapping[str, Kind]:
         """Opponents that do not learn, by kind; in every process that checks, plays or trains."""
         return {}
-
-    def budgets(self, config: Any) -> Budgets | None:
-        """What the opponents of the config cost; None: not of mine. Errors as of ``check``."""
 
     def given(self, entry: Mapping[str, Any], setting: str) -> Sequence[Given] | None:
         """The members in the folder that an entry ``{path, start, interval, size}`` of ``fsp.initial`` names; None: not

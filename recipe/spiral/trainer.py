@@ -51,7 +51,6 @@ class SpiralTrainer(Mixin):
     def __init__(self, config: DictConfig) -> None:
         self.launched = Launched()
         self.state = RunState(config, self.launched)
-        self.state.league.budgets.reports = channel.take_spent
         #: What trains in place of the policy gradient; None: nothing.
         self.objective = extensions.first(lambda extension: extension.objective(config))
         self.filters = Filters.from_config(config)
@@ -281,7 +280,6 @@ class SpiralTrainer(Mixin):
     def _save_checkpoint(self) -> None:
         """verl's, into a folder beside the checkpoints; it becomes a checkpoint when it is whole, and on the disk."""
         step, critic = self.global_steps, bool(self.use_critic)
-        self.state.league.budgets.fetch()  # a report that both the queue and the state hold would be counted twice
         callback: Any = self.checkpoint_callback
         saved = self.state.save(step, critic, lambda to: self.actor_rollout_wg.save_reference(to), self._save_models)
         if saved is not None:
@@ -347,7 +345,6 @@ class SpiralTrainer(Mixin):
             record.key = record.key.at_step(step)
         self.state.write_records("val", step, games)
         self._show("val", step, games)
-        self.state.league.budgets.fetch()
         metrics = validation_metrics([*games.records, *games.discarded])
         if questions := self.launched.take_keys("question"):
             metrics |= self.state.judge_answers(step, questions, self.val_dataset)

@@ -9,16 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import torch
 from omegaconf import OmegaConf
 from safetensors.torch import save_file
 
-from recipe.spiral.lab.opponents.budgets import Spent
 from recipe.spiral.opponents.fixed_opponents import find_opponent, parse_opponents
 from recipe.spiral.opponents.league import League, MemberGone
-from recipe.spiral.players.records import GameRecord, Usage
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seats import BASE, Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
 from tests.fake_verl import CONFIG
@@ -375,7 +373,7 @@ def test_an_opponent_that_no_entry_names_has_the_settings_of_its_kind() -> None:
 
 @pytest.mark.parametrize(
     "seat",
-    [Seat(), Seat(Opponent("pool", "step_000005"), (1,), True, 2), Seat(Opponent("random", "random"), (0,), quota="q")],
+    [Seat(), Seat(Opponent("pool", "step_000005"), (1,), True, 2), Seat(Opponent("random", "random"), (0,))],
 )
 def test_a_seat_travels_in_a_row(seat: Seat) -> None:
     assert Seat.from_row(seat.columns()) == seat
@@ -421,40 +419,6 @@ def test_members_that_join_a_run_on_the_way_are_as_old_as_that(tmp_path: Path) -
     made.restore({}, None, [BASE, {"path": str(base)}], str(base), step=40)
     assert [member.step for member in made.pool.members.values()] == [40, 40]
     assert "model" not in made.pool.names, "that is another opponent's name"
-
-
-def test_what_an_endpoint_cost_is_known_after_a_kill(tmp_path: Path) -> None:
-    entries = [{"kind": "api", "name": "gpt", "model": "m", "budget_tokens": 100, "api_key_env": None, "share": 0.5}]
-    first = league(tmp_path, "fsp.enabled=false", opponents=entries)
-    first.restore({}, None, [], "model")
-    first.begin_step(1)
-    assert Counter(seat.opponent.name for seat in first.seat(games(1))) == {"self": 8, "gpt": 8}
-    again = [Spent("gpt", Usage(0, 10))]
-    reported = [[Spent("gpt", Usage(90, 10)), *again], again]
-    reports = iter([[msgspec.json.encode(spent).decode() for spent in each] for each in reported])
-    first.budgets.reports = lambda: next(reports)
-    first.count([], [])
-    first.count([], [])
-    killed = league(tmp_path, "fsp.enabled=false", opponents=entries)
-    killed.budgets.say = lambda text: None
-    killed.restore({}, None, [], "model")
-    killed.begin_step(1)
-    assert Counter(seat.opponent.name for seat in killed.seat(games(1))) == {"self": 16}
-    assert killed.metrics(1)["opponents/gpt/tokens"] == 120.0
-
-
-def test_validation_is_held_to_the_budget_too(tmp_path: Path) -> None:
-    """Also of an endpoint that plays in validation alone."""
-    entries = [{"kind": "api", "name": "gpt", "model": "m", "budget_tokens": 100, "api_key_env": None}]
-    made = league(tmp_path, "fsp.enabled=false", opponents=entries)
-    first, second = made.budgets.quotas(), made.budgets.quotas()
-    assert first.keys() == {"gpt"} and first != second, "of each validation another one"
-    assert json.loads(first["gpt"])["tokens"] == 50, "of two processes"
-    made.budgets.count([Spent("gpt", Usage(70, 10))])
-    assert json.loads(made.budgets.quotas()["gpt"])["tokens"] == 10
-
-
-# -- the asynchronous modes --------------------------------------------------------------------------------------------
 
 
 class Overlapping(Engine):

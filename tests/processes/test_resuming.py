@@ -72,7 +72,7 @@ def written(run_dir: Path, *steps: int) -> dict[str, bytes]:
     for step in steps:
         MetricsFile(run_dir).log({"loss": 1.0}, step)
         (run_dir / "games" / f"train_step_{step:06d}.jsonl.gz").write_bytes(b"games")
-    for file in ("train.log", "config.yaml", "trackers.json", "spent.json", "spiral.log", "pool/step_000000/weights"):
+    for file in ("train.log", "config.yaml", "trackers.json", "spent.jsonl", "spiral.log", "pool/step_000000/weights"):
         (run_dir / file).parent.mkdir(parents=True, exist_ok=True)
         (run_dir / file).write_text(file)
     return files(run_dir)
@@ -101,7 +101,7 @@ def test_a_run_that_begins_anew_removes_nothing(tmp_path: Path, how: str, elsewh
     (aside,) = {path.name for path in run_dir.glob("earlier-*")}
     assert aside in said[0]
     kept = {name: data for name, data in files(run_dir / aside).items()}
-    stayed = {"spent.json", "spiral.log"}
+    stayed = {"spent.jsonl", "spiral.log"}
     assert kept == {name: data for name, data in before.items() if name not in stayed}
     assert {name for name in files(run_dir) if "earlier-" not in name} == stayed
     assert (files(own / aside) if saved else {}) == saved

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from recipe.spiral.players.records import GameRecord, Tokens, Usage
+from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel
 from recipe.spiral.rollouts.channel import GameFailed, GameLost, Report
@@ -19,7 +19,7 @@ from tests.made import record, turn
 def games() -> list[GameRecord]:
     """Two of one start that count, and the draw before them."""
     said = Tokens([1, 2], [3, 4], [-math.inf, -0.1], (2, 3))
-    counts = record(0, rewards=(1, -1), turns=[turn(0, 0, tokens=said), turn(1, 0, usage=Usage(5, 6, 0.01))])
+    counts = record(0, rewards=(1, -1), turns=[turn(0, 0, tokens=said), turn(1, 0, usage={"cost": 0.01})])
     counts = replace(counts, key=replace(counts.key, retry=1))
     branch = record(0, turns=[turn(1, 0)], past=["[4]"])
     branch = replace(branch, key=counts.key.next_retry())

@@ -50,7 +50,7 @@ def state(step: int, **more: Any) -> dict[str, Any]:
     moves = {"asynchronous": False, "records_after": 0, "in_flight": [], "game_length": {"games": 0, "rows": 0}}
     guard = {"series": {}, "streaks": [], "active": []}
     matchmaker = {"owed": {}, "roles": {}, "step": 0, "used": {}}
-    league = {"pool": None, "matchmaker": matchmaker, "tokens": {}, "budgets": {}}
+    league = {"pool": None, "matchmaker": matchmaker, "tokens": {}}
     return {**known, **moves, "baselines": {"values": []}, "guard": guard, "league": league, **more}
 
 

@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 import torch
 
-from recipe.spiral.lab.opponents.budgets import COSTS, Spent, read_costs
-from recipe.spiral.players.records import Usage
 from recipe.spiral.processes.causes import cause_of
 from recipe.spiral.processes.run_log import LOG
 from recipe.spiral.storage import disk, saving
@@ -412,25 +410,6 @@ def test_answers_that_cannot_be_written(
     else:
         assert made.state.judge_answers(0, [], judged) == {}
     assert list(made.state.answers.path.iterdir()) == []
-
-
-@pytest.mark.parametrize("on_full", ["stop", "go_on"])
-def test_costs_that_cannot_be_written(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, small_disk: Path, on_full: str
-) -> None:
-    endpoint = "opponents=[{kind: api, name: gpt, model: m, share: 0.5, api_key_env: null}]"
-    made = run(monkeypatch, small_disk, f"checkpoint.on_full_disk={on_full}", endpoint)
-    budgets = made.state.league.budgets
-    filler = fill(small_disk)
-    if on_full == "stop":
-        with pytest.raises(DiskFull, match=r"what the endpoints have cost could not be written to .*begin anew$"):
-            budgets.count([Spent("gpt", Usage(70))])
-        return
-    budgets.count([Spent("gpt", Usage(70))])
-    assert budgets.spent["gpt"].tokens == 70 and made.state.unwritten == 1
-    filler.unlink()
-    budgets.count([])
-    assert read_costs(small_disk / COSTS)["gpt"].prompt_tokens == 70
 
 
 def test_a_start_removes_only_what_came_after_the_checkpoint_that_it_goes_on_from(

@@ -57,7 +57,6 @@ def check_opponents(config: DictConfig) -> None:
         if opponent.kind == MODEL:
             _check_model(opponent, config, league.adapters)
     _check_pool(config, league)
-    league.budgets.load_state_dict({})  # that the file of the costs can be read
 
 
 def _check_engine(config: DictConfig, models: int) -> None:

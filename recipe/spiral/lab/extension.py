@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import extensions
-from ..extensions import Budgets, Given, Kind, Measured, Questions, Watcher
+from ..extensions import Given, Kind, Measured, Questions, Watcher
 
 #: What starts a job of a sweep, before its overrides.
 JOB = [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
@@ -65,18 +65,9 @@ class Extension(extensions.Extension):
         return summary(Path(config.run_dir), Path(config.trainer.default_local_dir), game)
 
     def opponents(self) -> Mapping[str, Kind]:
-        from .opponents.more_kinds import IN_TRAINING
+        from .opponents.more_kinds import KINDS
 
-        return IN_TRAINING
-
-    def budgets(self, config: Any) -> Budgets:
-        from ..opponents.fixed_opponents import parse_opponents
-        from .opponents import budgets
-
-        file = Path(config.run_dir) / budgets.COSTS
-        return budgets.Budgets(
-            parse_opponents(config.opponents), int(config.actor_rollout_ref.rollout.agent.num_workers), file
-        )
+        return KINDS
 
     def given(self, entry: Mapping[str, Any], setting: str) -> Sequence[Given]:
         from .opponents.elsewhere import given
@@ -109,7 +100,7 @@ def _asks_exact(config: Any) -> bool:
 
 def _ask_endpoints(config: Any) -> None:
     from ..opponents.fixed_opponents import parse_opponents
-    from .opponents.budgets import API
+    from .opponents.more_kinds import API
 
     if entries := {each.name: each.settings for each in parse_opponents(config.opponents) if each.kind == API}:
         from .opponents.api.endpoint_settings import ApiSettings

@@ -16,7 +16,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from ..extensions import Budgets, Given, first
+from ..extensions import Given, first
 from ..players.records import SELF_PLAY, GameRecord
 from ..players.seats import BASE, PAST_SELF, Opponent, Seat
 from ..players.seeds import GameKey
@@ -45,7 +45,6 @@ class League:
         pool: past selves; None: there are none.
         folder: their weights.
         fixed: the other opponents of the training, by name.
-        budgets: of opponents that cost something, also of those that play in validation only.
         adapters: whether members are LoRA adapters; then ``BASE``, the model without one, needs no files.
         engine: serves members and opponents of kind "model"; None: nobody does.
         say: shows people a line.
@@ -61,7 +60,6 @@ class League:
         self.folder = PoolFolder(run_dir / POOL)
         opponents = parse_opponents(config.opponents)
         self.fixed = {opponent.name: opponent for opponent in opponents if opponent.share > 0}
-        self.budgets: Budgets = first(lambda extension: extension.budgets(config)) or Budgets()
         self.adapters = has_adapter(config)
         self.engine: Engine | None = None
         self.in_play: Callable[[], Collection[str]] = tuple
@@ -81,14 +79,13 @@ class League:
         self._stop_on_missing = fsp.on_missing == "stop"
         #: The state of a pool that the run had, and has not now.
         self._dormant: Mapping[str, Any] | None = None
-        #: Of this step: the pool's members, each served model's slots, and quotas of those that cost something.
+        #: Of this step: the pool's members, each served model's slots,
         self._playing: list[str] = []
         self._slots: dict[str, tuple[int, ...]] = {}
         #: Of this step: games that each slot has, in all and by game id.
         self._seated: Counter[int | tuple[int, str]] = Counter()
         #: Of this step: servers that were given weights, and that had them still; None: no model plays.
         self._loads: tuple[int, int] | None = None
-        self._quotas: dict[str, str] = {}
         #: When the files were written of members whose weights were found to be as their manifests say.
         self._unchanged: dict[str, dict[str, int]] = {}
         #: Response tokens that each opponent was asked for in the whole run.
@@ -119,7 +116,6 @@ class League:
         in_play = [name for name in self.in_play() if name not in self.models]
         self._let_go(in_play)
         self._playing = self._with_room(self._choose(step), in_play)
-        self._quotas = self.budgets.quotas()
         members = dict.fromkeys([*in_play, *self._playing])
         models = {name: self.folder.path(name) for name in members} | self.models
         before = self._loads if step == self._step else None  # with games in flight, a start begins its step twice
@@ -153,7 +149,7 @@ class League:
         assigned = self._matchmaker.assign(games, self._playing, self._step)
         for (_, game), seat in zip(games, assigned, strict=True):
             name = seat.opponent.name
-            if (name in self.fixed and not self.fixed[name].plays(game)) or self.budgets.reached(name):
+            if name in self.fixed and not self.fixed[name].plays(game):
                 seat = Seat()
             seats.append(self.placed(seat, game))
         return seats
@@ -161,7 +157,7 @@ class League:
     def placed(self, seat: Seat, game: str = "") -> Seat:
         """With this step's slot and quota of its opponent; without ``game`` that of one that goes on from before."""
         name = seat.opponent.name
-        return replace(seat, model=name in self._slots, slot=self._slot(name, game), quota=self._quotas.get(name, ""))
+        return replace(seat, model=name in self._slots, slot=self._slot(name, game))
 
     def _slot(self, name: str, game: str) -> int | None:
         """Of an opponent's slots the one with the fewest games of this id, and of those the one with the fewest."""
@@ -184,7 +180,6 @@ class League:
     def count(self, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> None:
         """Take in a step's games: ratings move by those that count, budgets and tokens by all."""
         played = [*records, *discarded]
-        self.budgets.fetch()
         self._count_roles(records, discarded)
         self._games = Counter(Opponent.of(record).name for record in records)
         if self.pool is not None:
@@ -238,14 +233,14 @@ class League:
         for name, place in places.items():
             metrics[f"{place}/share"] = self._games[name] / max(sum(self._games.values()), 1)
             metrics[f"{place}/tokens"] = float(self._tokens[name])
-        return metrics | self.budgets.metrics()
+        return metrics
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """All that is counted, as JSON takes it."""
         pool = self._dormant if self.pool is None else self.pool.state_dict()
-        counts = {"tokens": dict(self._tokens), "budgets": self.budgets.state_dict()}
+        counts = {"tokens": dict(self._tokens)}
         leaving = {"leaving": list(self._leaving)} if self._leaving else {}
         return {"pool": pool, "matchmaker": self._matchmaker.state_dict(), **counts, **leaving}
 
@@ -270,7 +265,6 @@ class League:
         if matchmaker := state.get("matchmaker"):
             self._matchmaker.load_state_dict(matchmaker)
         self._tokens = Counter(state.get("tokens", {}))
-        self.budgets.load_state_dict(state.get("budgets", {}))
         if self.pool is None:
             self._dormant = state.get("pool")
             self.folder.restore_from(checkpoint, self._with_files())

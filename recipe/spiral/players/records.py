@@ -45,36 +45,6 @@ class Tokens:
     answered_by: str | None = None
 
 
-@dataclass(frozen=True)
-class Usage:
-    """What was asked of an endpoint that is paid for.
-
-    Attributes:
-        prompt_tokens: tokens that were read.
-        response_tokens: tokens that were written, hidden reasoning included.
-        cost: in US dollars; None where no prices are known.
-        estimated: whether the endpoint did not count, and the numbers are estimates from the texts' lengths.
-    """
-
-    prompt_tokens: int = 0
-    response_tokens: int = 0
-    cost: float | None = None
-    estimated: bool = False
-
-    @property
-    def tokens(self) -> int:
-        return self.prompt_tokens + self.response_tokens
-
-    def __add__(self, other: Usage) -> Usage:
-        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
-        return Usage(
-            self.prompt_tokens + other.prompt_tokens,
-            self.response_tokens + other.response_tokens,
-            sum(costs) if costs else None,
-            self.estimated or other.estimated,
-        )
-
-
 @dataclass
 class Turn:
     """One observation and one response.
@@ -91,7 +61,7 @@ class Turn:
         advantage: what the turn was trained with (the mean over its tokens); set by the trainer, None for turns that
             were not trained.
         left_out: why a trainable player's turn was not trained, see ``filters``; set by the trainer.
-        usage: what the answer used of an endpoint that is paid for.
+        usage: what the answer used of something that is paid for, as its player counts that.
     """
 
     player: int
@@ -104,7 +74,7 @@ class Turn:
     truncated: bool = False
     advantage: float | None = None
     left_out: str | None = None
-    usage: Usage | None = None
+    usage: dict[str, Any] | None = None
 
 
 @dataclass
@@ -171,6 +141,6 @@ def to_line(data: dict[str, Any]) -> str:
 
 def _fields(part: object) -> dict[str, Any]:
     """The fields of a part of a record; nothing else has a place in it."""
-    if not isinstance(part, GameKey | Turn | Tokens | Usage):
+    if not isinstance(part, GameKey | Turn | Tokens):
         raise TypeError(f"{type(part).__name__} in a record: {part!r:.60}")
     return part.to_dict() if isinstance(part, GameKey) else vars(part)

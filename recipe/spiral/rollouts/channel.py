@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
-from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -26,7 +25,6 @@ from ..players.records import GameRecord
 from ..players.seeds import GameKey
 
 PARTITION = "games"
-SPENT = "spent"
 
 
 class GameFailed(RuntimeError):
@@ -128,15 +126,9 @@ class Played:
             raise GameFailed(f"in step {step} all games were void, the first against {first.opponent}: {first.reason}")
 
 
-async def put(key: GameKey, report: Report, spent: str | None = None) -> None:
-    """Hand over what became of a game or of a question.
-
-    Args:
-        key: the game's, or any of its retries'.
-        spent: what a ``PaidPlayer`` of this process reports, where one played.
-    """
-    beside = [Entry(SPENT, uuid4().hex, {"entry": spent})] if spent else []
-    await send([*beside, Entry(PARTITION, _name(key), {"status": "reported"}, {"entry": _encode(report)})])
+async def put(key: GameKey, report: Report) -> None:
+    """Hand over what became of a game; ``key`` is its own, or any of its retries'."""
+    await send([Entry(PARTITION, _name(key), {"status": "reported"}, {"entry": _encode(report)})])
 
 
 async def put_failure(key: GameKey, game: str, error: Exception) -> None:
@@ -156,15 +148,6 @@ def take(keys: Iterable[GameKey]) -> Played:
     return Played(
         [game for game in games if game.discarded is None], [game for game in games if game.discarded is not None]
     )
-
-
-def take_spent() -> list[str]:
-    """Take all reports of what was spent off the channel."""
-    reports = (tq.kv_list(SPENT) or {}).get(SPENT, {})
-    entries = {name: tag["entry"] for name, tag in reports.items() if tag}  # one that is being put has no tag yet
-    if entries:
-        tq.kv_clear(keys=list(entries), partition_id=SPENT)
-    return list(entries.values())
 
 
 def take_answers(keys: Iterable[GameKey]) -> dict[GameKey, dict[str, Any]]:

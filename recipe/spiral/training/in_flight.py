@@ -128,7 +128,7 @@ class InFlight(Mixin):
         # a pool's member that is to answer them must be loaded before they are launched, and may be elsewhere now
         league.begin_step(self.global_steps)
         if prompts:
-            # slots may be others, and quotas are numbered anew, as the processes are new
+            # slots may be others
             seats = [league.placed(self.launched.seat(uid)).columns()["seat"] for uid in prompts]
             fields = TensorDict({}, batch_size=len(prompts))
             assign_non_tensor_stack(fields, "seat", seats)

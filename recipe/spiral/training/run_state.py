@@ -1,6 +1,6 @@
 """What a run has besides its models: all state that goes into checkpoints, and what it writes into its folder.
 
-A checkpoint holds baselines, the league (pool, ratings, budgets), what watchers remember and the games' mean length.
+A checkpoint holds baselines, the league (pool, ratings), what watchers remember and the games' mean length.
 Beside the checkpoints lie the records of games, answers to benchmarks, and the lines for people.
 """
 
@@ -61,8 +61,7 @@ class RunState:
         self.answers = AnswerFolder(run_dir / "benchmarks")
         self.metrics = MetricsFile(run_dir)
         self.console = Console(run_dir)
-        self.league.say = self.league.budgets.say = self.console.say
-        self.league.budgets.write = self._write
+        self.league.say = self.console.say
         other = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else None
         ranks = trainer.n_gpus_per_node * trainer.nnodes
         self.checkpoints = CheckpointFolder(

@@ -259,7 +259,7 @@ def replay(record: GameRecord, named: Container[str] = ()) -> dict[str, Any]:
 
 def _turn(turn: Turn) -> dict[str, Any]:
     shown = {name: getattr(turn, name) for name in _OF_TURN}
-    shown["used"] = None if turn.usage is None else turn.usage.tokens
+    shown["used"] = turn.usage and turn.usage["prompt_tokens"] + turn.usage["response_tokens"]
     if (tokens := turn.tokens) is not None:
         shown |= {
             "tokens": len(tokens.response_ids),
