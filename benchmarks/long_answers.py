@@ -11,6 +11,7 @@ model, too.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Mapping
@@ -19,9 +20,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-
-from benchmarks.options import new_folder  # noqa: E402
-from recipe.spiral.processes.arguments import Arguments, within  # noqa: E402
 
 GAME, ACTIONS, TURNS = "PigDice", ("[roll]", "[hold]"), 6
 #: Room for a prompt of Pig, in tokens; and for an answer, in means: one in four hundred is cut off, and ends its game.
@@ -98,15 +96,12 @@ def overrides(folder: Path, tokens: int, longest: int = LONGEST, turns: int = TU
 
 
 def main() -> int:
-    parser = Arguments(description=__doc__.split("\n\n")[0])
-    parser.add_argument("folder", type=new_folder, help="where the model is written to")
-    parser.add_argument("--tokens", type=within(int, SHORTEST_MEAN), default=32, help="of an answer, in the mean (32)")
-    arguments = parser.parse_args()
-    try:
-        make(arguments.folder, arguments.tokens)
-    except ValueError as error:
-        parser.error(str(error))
-    print("overrides:", *overrides(arguments.folder.resolve(), arguments.tokens))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the model is written to")
+    parser.add_argument("--tokens", type=int, default=32, help="of an answer, in the mean (32)")
+    given = parser.parse_args()
+    make(given.folder, given.tokens)
+    print("overrides:", *overrides(given.folder.resolve(), given.tokens))
     return 0
 
 

@@ -6,7 +6,7 @@
 The engine alone is vLLM in one process, with the settings of the run and nothing of verl's, Ray's or the recipe's: it
 gets the prompts of the run's records, answers with as many tokens, and gets a game's next prompt when the answer
 before it has ended. Nothing is computed from the answers. The run's own time is verl's timer `gen` of each step. Both
-are seconds of the clock, so that nothing else may run meanwhile; CPU seconds of the engine alone are shown beside them.
+are seconds of the clock, so that nothing else may run meanwhile.
 `--run` first makes a short run by itself, on the machine as it is now.
 
 Also shown: the same turns by the engine alone in lock step (all games' first turns, then all second turns, ...), and
@@ -18,6 +18,7 @@ steps are counted as well, because a step takes longer with more games on a CPU,
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -33,13 +34,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import long_answers  # noqa: E402
-from benchmarks.options import run_folder  # noqa: E402
-from recipe.spiral.processes.arguments import Arguments, new_file, within  # noqa: E402
 
 #: Of the tiny model with 128 games a step, on two cores.
-TARGET = 0.6
-#: How many times as fast as in lock step, and as one game at a time, the games should be played on the same engine.
-LOCK_STEP_TARGET, ONE_BY_ONE_TARGET = 1.5, 10.0
+TARGET = 0.5
 RUN = (
     "+experiment=quickstart",
     "trainer.total_training_steps=8",
@@ -97,13 +94,13 @@ class Alone:
             )
         )
 
-    def seconds(self, games: list[Game], play: Callable[[Alone, list[Game]], None]) -> tuple[float, float]:
-        """Seconds of the clock, and of the CPU, from nothing known of any prompt; counts the engine's steps."""
+    def seconds(self, games: list[Game], play: Callable[[Alone, list[Game]], None]) -> float:
+        """Seconds from nothing known of any prompt; counts the engine's steps."""
         self.engine.reset_prefix_cache()
         self.steps = 0
-        clock, cpu = time.perf_counter(), time.process_time()
+        begin = time.perf_counter()
         play(self, games)
-        return time.perf_counter() - clock, time.process_time() - cpu
+        return time.perf_counter() - begin
 
     def ask(self, name: str, prompt: list[int], length: int, seed: int) -> None:
         from vllm import SamplingParams
@@ -170,99 +167,74 @@ def measure(run_dir: Path, steps: int, repeats: int) -> dict[str, Any]:
     for name, value in config.environment.items():  # first of all: OpenMP reads its own once, when torch is imported
         os.environ.setdefault(name, str(value))
     play = timer(run_dir, "timing_s/gen")
-    shares = timer(run_dir, "perf/rollout/engine_share")
     alone = Alone(config)
     chosen = sorted(play)[-steps:]
     alone.seconds(games_of(run_dir, chosen[0]), at_once)  # warm
-    rows = []
+    rows: list[dict[str, Any]] = []
     for step in chosen:
         games = games_of(run_dir, step)
-        measured = [alone.seconds(games, at_once) for _ in range(repeats)]
-        clock, cpu = (sorted(column) for column in zip(*measured, strict=True))
-        rows.append(
-            {
-                "step": step,
-                "games": len(games),
-                "turns": sum(map(len, games)),
-                "play": play[step],
-                "alone": median(clock),
-                "alone_all": clock,
-                "alone_cpu": median(cpu),
-                "efficiency": median(clock) / play[step],
-                "engine_share": shares.get(step),
-            }
-        )
-    figures = {"steps": rows, "efficiency": median(row["efficiency"] for row in rows)}
-    figures |= other_ways(alone, games, repeats, rows[-1]["alone"], alone.steps)
-    return figures
-
-
-def other_ways(alone: Alone, games: list[Game], repeats: int, at_best: float, fewest: int) -> dict[str, float]:
-    """How many times as long the engine takes for some games in lock step, and one by one; and as many steps."""
-    few = games[:ALONE]
-    turns = sum(map(len, games)) / sum(map(len, few))
-    in_lock_step = median(alone.seconds(games, lock_step)[0] for _ in range(repeats))
-    figures = {"lock_step": in_lock_step / at_best, "lock_step_steps": alone.steps / fewest}
-    of_few, _ = alone.seconds(few, one_by_one)
-    return {**figures, "one_by_one": turns * of_few / at_best, "one_by_one_steps": turns * alone.steps / fewest}
+        seconds = sorted(alone.seconds(games, at_once) for _ in range(repeats))
+        turns = sum(map(len, games))
+        rows.append({"step": step, "games": len(games), "turns": turns, "play": play[step], "alone": seconds})
+    efficiency = median(median(row["alone"]) / row["play"] for row in rows)
+    at_best, steps_at_best = median(rows[-1]["alone"]), alone.steps
+    in_lock_step = median(alone.seconds(games, lock_step) for _ in range(repeats)) / at_best
+    lock_step_steps = alone.steps / steps_at_best
+    # of a few games; the others' time follows from their number of turns
+    more = sum(map(len, games)) / sum(map(len, games[:ALONE]))
+    one_at_a_time = more * alone.seconds(games[:ALONE], one_by_one) / at_best
+    return {
+        "steps": rows,
+        "efficiency": efficiency,
+        "lock_step": in_lock_step,
+        "lock_step_steps": lock_step_steps,
+        "one_by_one": one_at_a_time,
+        "one_by_one_steps": more * alone.steps / steps_at_best,
+    }
 
 
 def show(figures: dict[str, Any]) -> None:
-    columns = {"step": 5, "games": 7, "turns": 7, "play s": 9, "alone s": 9, "spread": 14, "CPU s": 8, "efficiency": 12}
-    print("".join(f"{name:>{width}}" for name, width in columns.items()))
+    print(f"{'step':>5}{'games':>7}{'turns':>7}{'play s':>9}{'alone s':>9}{'spread':>14}{'efficiency':>12}")
     for row in figures["steps"]:
-        spread = f"{row['alone_all'][0]:.2f}-{row['alone_all'][-1]:.2f}"
-        print(
-            f"{row['step']:>5}{row['games']:>7}{row['turns']:>7}{row['play']:>9.2f}{row['alone']:>9.2f}{spread:>14}"
-            f"{row['alone_cpu']:>8.2f}{row['efficiency']:>12.2f}"
-        )
+        alone, spread = median(row["alone"]), f"{row['alone'][0]:.2f}-{row['alone'][-1]:.2f}"
+        cells = f"{row['step']:>5}{row['games']:>7}{row['turns']:>7}{row['play']:>9.2f}{alone:>9.2f}"
+        print(f"{cells}{spread:>14}{alone / row['play']:>12.2f}")
     print(f"rollout efficiency: {figures['efficiency']:.2f} (median; target: {TARGET})")
-    turns, play = figures["steps"][-1]["turns"], figures["steps"][-1]["play"]
-    for name, target in (("lock_step", LOCK_STEP_TARGET), ("one_by_one", ONE_BY_ONE_TARGET)):
-        of_run = figures[name] * figures["efficiency"]
+    for name in ("lock_step", "one_by_one"):
         print(
-            f"{name.replace('_', ' ')} takes the engine alone {figures[name]:.1f} times as long (target: {target}), "
-            f"in {figures[f'{name}_steps']:.1f} times as many steps, and {of_run:.1f} times as long as the run plays"
+            f"{name.replace('_', ' ')}: {figures[name]:.1f} times as long as the engine alone at once, "
+            f"{figures[f'{name}_steps']:.1f} times as many steps, {figures[name] * figures['efficiency']:.1f} times as "
+            "long as the run plays"
         )
-    print(f"{turns / play:,.0f} turns per second of play")
+    last = figures["steps"][-1]
+    print(f"{last['turns'] / last['play']:,.0f} turns per second of play")
 
 
 def main() -> int:
-    parser = Arguments(description=__doc__.split("\n\n")[0])
-    parser.add_argument("run_dir", nargs="?", type=run_folder, help="a run with records of training games")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_dir", nargs="?", type=Path, help="a run with records of training games")
     parser.add_argument("--run", nargs="*", metavar="OVERRIDE", help="make a run first, with these overrides")
-    parser.add_argument("--steps", type=within(int, 1), default=5, help="the run's last steps; the median counts")
-    parser.add_argument(
-        "--repeats", type=within(int, 1), default=5, help="of each step, by the engine alone; the median counts"
-    )
-    parser.add_argument(
-        "--answers", type=within(int, 1), help="the run's answers have so many tokens in the mean, and end anywhere"
-    )
-    parser.add_argument("--json", type=new_file, help="a file for the figures")
-    arguments, overrides = parser.parse_args(), []
-    if (arguments.run_dir is None) == (arguments.run is None):
+    parser.add_argument("--steps", type=int, default=5, help="the run's last steps; the median counts (5)")
+    parser.add_argument("--repeats", type=int, default=5, help="of each step by the engine alone (5)")
+    parser.add_argument("--answers", type=int, help="of --run: so many tokens in the mean, ending anywhere")
+    parser.add_argument("--json", type=Path, help="a file for the figures")
+    given = parser.parse_args()
+    if (given.run_dir is None) == (given.run is None):
         parser.error("name a run's folder, or --run")
-    if arguments.run is None and arguments.answers is not None:
-        parser.error("--answers: is only for --run")
     with tempfile.TemporaryDirectory(prefix="efficiency-") as folder:
-        run_dir = arguments.run_dir or Path(folder) / "run"
-        if arguments.run is not None:
-            if arguments.answers is not None:
-                try:
-                    long_answers.make(Path(folder) / "model", arguments.answers)
-                except ValueError as error:
-                    parser.error(str(error))
-                overrides = long_answers.overrides(Path(folder) / "model", arguments.answers)
-            own = [f"run_dir={run_dir}", *RUN, *overrides, *arguments.run]
-            command = [sys.executable, "-m", "recipe.spiral.main_spiral", *own]
-            if status := subprocess.run(command, cwd=ROOT, timeout=1800).returncode:
-                return status
-        if not any(games_of(run_dir, max(timer(run_dir, "timing_s/gen"), default=0))):
-            parser.error(f"{run_dir}: no tokens of the last step are recorded; the run needs records.tokens=true")
-        figures = measure(run_dir, arguments.steps, arguments.repeats)
+        run_dir, overrides = given.run_dir or Path(folder) / "run", []
+        if given.run is not None:
+            if given.answers is not None:
+                long_answers.make(Path(folder) / "model", given.answers)
+                overrides = long_answers.overrides(Path(folder) / "model", given.answers)
+            own = [f"run_dir={run_dir}", *RUN, *overrides, *given.run]
+            subprocess.run(
+                [sys.executable, "-m", "recipe.spiral.main_spiral", *own], cwd=ROOT, timeout=1800, check=True
+            )
+        figures = measure(run_dir, given.steps, given.repeats)
     show(figures)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    if given.json:
+        given.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     return 0
 
 

@@ -8,19 +8,18 @@ trained.
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.options import new_folder
 from recipe.spiral.lab.models.tiny import POSITIONS, Spec, new_model
 from recipe.spiral.lab.models.tokenizer import prompt_texts
 from recipe.spiral.lab.models.tokenizer import train as train_tokenizer
 from recipe.spiral.players.prompts import boxed, general_template
 from recipe.spiral.players.seeds import derive_seed
-from recipe.spiral.processes.arguments import Arguments, run_program
 
 TEMPLATE = "chat"
 #: Both numbers are below this.
@@ -116,12 +115,12 @@ def _padded(prompts: Sequence[list[int]], answers: Sequence[list[int]], pad: int
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = Arguments(prog="python -m experiments.arithmetic", description=__doc__)
-    parser.add_argument("folder", type=new_folder)
+    parser = argparse.ArgumentParser(prog="python -m experiments.arithmetic", description=__doc__)
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--questions", action="store_true", help="write no model")
     options = parser.parse_args(arguments)
     make(options.folder, with_model=not options.questions)
 
 
 if __name__ == "__main__":
-    run_program(main)
+    main()

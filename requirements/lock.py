@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 PLATFORM = "x86_64-manylinux_2_31"
 #: These have no wheel, and need no compiler.
 SOURCES = ("antlr4-python3-runtime", "chess")
-#: What is locked but not installed: `chess` is under the GPL (docs/licences.md).
+#: What is locked but not installed: `chess` is under the GPL.
 WITHOUT = {"chess", "verl-spiral"}
 EXTRAS = ("textarena", "words", "smollm2", "api", "math", "plots", "report", "dev")
 #: Besides this project: what installs it.

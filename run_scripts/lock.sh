@@ -31,4 +31,3 @@ trap 'rm -rf "$scratch"' EXIT
 "${PYTHON:-python3.11}" -m venv "$scratch"
 "$scratch/bin/python" -m pip install -qq --disable-pip-version-check uv==0.13.9
 PATH="$scratch/bin:$PATH" "$scratch/bin/python" requirements/lock.py "$@"
-echo "lock: renew docs/licences.md by run_scripts/setup.sh and python docs/licences.py"

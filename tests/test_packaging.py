@@ -148,9 +148,3 @@ def test_messages_name_the_packages_of_the_extras() -> None:
     packages = {extra: tuple(package.split(";")[0] for package in of) for extra, of in extras.items()}
     assert packages == EXTRAS | {extra: packages[extra] for extra in ("cpu", "dev", "gpu")}
     assert install("web") == "pip install 'starlette>=1.0.1' uvicorn"
-
-
-def test_no_message_sends_to_pypi_for_the_recipe() -> None:
-    """It is not there."""
-    files = [file for folder in ("recipe", "experiments", "docs") for file in (ROOT / folder).rglob("*.py")]
-    assert not [str(file) for file in files if "verl-spiral[" in file.read_text()]

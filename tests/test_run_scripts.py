@@ -36,10 +36,6 @@ LIMITED = [
     "quickstart.sh",
     "eval.sh",
     "train_smollm2.sh",
-    "experiments/handicap.sh",
-    "experiments/learn.sh",
-    "experiments/modes.sh",
-    "experiments/variance.sh",
 ]
 
 
@@ -145,9 +141,6 @@ def test_a_time_limit_is_the_environments_or_else_the_files(project: Path, scrip
     timeout = project / ".venv" / "bin" / "timeout"
     timeout.write_text('#!/bin/sh\necho "$4"\n')
     timeout.chmod(0o755)
-    if script.endswith("learn.sh"):
-        (project / "experiments" / "config").mkdir(parents=True)
-        (project / "experiments" / "config" / "kuhn.yaml").write_text("defaults:\n  - learning\n")
     assert int(run(project, script, "kuhn").stdout) >= 3600
     (project / ".env").write_text("SPIRAL_TIME_LIMIT=17\n")
     assert run(project, script, "kuhn").stdout == "17\n"
@@ -221,7 +214,6 @@ def test_ray_has_all_of_a_jobs_cores_on_each_of_its_machines(project: Path) -> N
 
 @pytest.mark.parametrize("script", sorted({*LIMITED, "lock.sh", "test.sh", "train_spin.sh", "train_spin_cpu.sh"}))
 def test_help_sets_nothing_up(project: Path, script: str) -> None:
-    shutil.copytree(ROOT / "experiments" / "config", project / "experiments" / "config")
     for flag in ("-h", "--help"):
         done = run(project, script, flag)
         assert done.returncode == 0 and len(done.stdout.splitlines()) > 1, done.stderr

@@ -7,12 +7,12 @@ The exit status is 0, 1 (it could not go on), 3 (skipped), 4 (checks failed, and
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 import time
 import traceback
 from pathlib import Path
 
-from experiments.result import current_commit
 from recipe.spiral import __version__
 from recipe.spiral.processes.interrupts import INTERRUPTED, interrupted
 from recipe.spiral.processes.launch import clean_run
@@ -21,6 +21,15 @@ from recipe.spiral.storage.disk import is_full
 from .probe import FAILED, SKIPPED, Probe, SkipStage, StageFailed
 
 TO_ITS_END = 4
+
+
+def current_commit() -> str:
+    """The commit of the project; "unknown" where git does not say."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
 
 
 def main(stage: str, device: str, work: str) -> int:

@@ -195,7 +195,7 @@ def _alone(probe: Probe, alone: Alone, games: list[Game], few: int, table: dict[
         ("alone, lock step", lock_step, games),
         ("alone, one by one", one_by_one, games[:few]),
     ):
-        tokens = _answered(played) / alone.seconds(played, play)[0]
+        tokens = _answered(played) / alone.seconds(played, play)
         seconds, fast = _answered(games) / tokens, table["fast"]["play s"]
         table[name] = {"play s": seconds, "tokens/s in play": tokens, "times as long as fast": seconds / fast}
         probe.figure(TABLE, table)

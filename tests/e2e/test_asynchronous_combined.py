@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kills import count
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 
 from .conftest import Run, killed_and_resumed
+from .counted import count
 from .test_asynchronous import asynchronous, steps_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]

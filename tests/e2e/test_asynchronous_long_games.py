@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kills import count
 from recipe.spiral.lab.models import embedded
 from recipe.spiral.lab.watching.staleness import staleness
 
 from .conftest import Run, killed_and_resumed
+from .counted import count
 from .test_asynchronous import asynchronous, steps_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]

@@ -7,12 +7,12 @@ from statistics import median
 
 import pytest
 
-from benchmarks.kills import audit, count
 from recipe.spiral.lab.models import embedded
 from recipe.spiral.lab.watching.staleness import staleness
 from recipe.spiral.processes.composing import detect_hardware
 
 from .conftest import Run
+from .counted import audit, count
 from .test_asynchronous import asynchronous, steps_of
 from .test_asynchronous_combined import metrics
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kills import count
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.processes.launch import clean_run, end_with_parent
 from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import LIMIT, Run, killed_and_resumed, small
+from .counted import count
 from .test_asynchronous import asynchronous
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]

@@ -18,7 +18,6 @@ from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.evaluation import command as evaluation
 from recipe.spiral.lab.models.__main__ import main as models
 from recipe.spiral.lab.play.__main__ import main as play
-from recipe.spiral.lab.profile.__main__ import main as profile
 from recipe.spiral.storage.disk import unwritable
 
 
@@ -37,13 +36,12 @@ def composed(main: Callable[[], int]) -> Callable[[Sequence[str]], int]:
     [
         (play, ["TicTacToe", "random", "--save", "{}"]),
         (audit, ["run", "--json", "{}"]),
-        (profile, ["run", "--out", "{}"]),
         (models, ["tiny", "--output", "{}"]),
         (composed(evaluation._main), ["eval_dir={}", "engine=cpu"]),
         (composed(main_spiral._main), ["run_dir={}", "hardware=cpu"]),
         (composed(main_spiral._main), ["-m", "seed=1,2", "hydra.sweep.dir={}", "hardware=cpu"]),
     ],
-    ids=["play", "audit", "profile", "models", "main_eval", "main_spiral", "sweep"],
+    ids=["play", "audit", "models", "main_eval", "main_spiral", "sweep"],
 )
 def test_a_command_says_so(
     tmp_path: Path,

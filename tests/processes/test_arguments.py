@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.options import new_folder, parse_with_overrides
 from recipe.spiral.processes.arguments import Arguments, new_file, own_game, within
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,25 +63,6 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
             new_file(f"{tmp_path}/{place}")
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    assert new_folder(f"{tmp_path}/not/yet") == tmp_path / "not" / "yet"
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ArgumentTypeError, match="file is no folder; name another folder"):
-        new_folder(f"{tmp_path}/file/in it")
-
-
-def test_what_stands_beside_the_options_is_a_runs(
-    parser: Arguments, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["benchmark", "seed=3", "--serve", "+experiment=kuhn"])
-    options, overrides = parse_with_overrides(parser)
-    assert options.serve and overrides == ["seed=3", "+experiment=kuhn"]
-    monkeypatch.setattr(sys, "argv", ["benchmark", "seed=3", "--stepps", "4"])
-    with pytest.raises(SystemExit):
-        parse_with_overrides(parser)
-    assert capsys.readouterr().err.startswith("spiral: unrecognized arguments: --stepps;")
-
-
 def test_a_game_of_ones_own_is_there_and_is_a_game() -> None:
     assert own_game("recipe.spiral.games.nim:Nim") == "recipe.spiral.games.nim:Nim"
     for place, why in (("no_module:Nim", "No module"), ("json:Nim", "'json' has no"), ("Nimm", "unknown")):
@@ -112,30 +92,3 @@ def test_another_error_is_not_taken_for_a_signal() -> None:
     program = "from recipe.spiral.processes.arguments import run_program; run_program(lambda: 1 // 0)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "ZeroDivisionError" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["step.py", "{}"],
-        ["update.py", "{}"],
-        ["rollout_efficiency.py", "{}"],
-        ["growth.py", "--json", "{}/no/x"],
-        ["rollout.py", "--game", "nowhere:Game"],
-        ["games.py", "speed", "nowhere:Game"],
-    ],
-    ids=str,
-)
-def test_a_benchmark_refuses_before_it_measures(tmp_path: Path, arguments: list[str]) -> None:
-    script, *rest = (argument.format(tmp_path) for argument in arguments)
-    command = [sys.executable, f"benchmarks/{script}", *rest]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    [line] = done.stderr.splitlines()
-    assert done.returncode == 2 and ("there is no" in line or "No module" in line)
-
-
-def test_every_benchmark_and_experiment_refuses_in_one_line() -> None:
-    files = [file for folder in ("benchmarks", "experiments") for file in (ROOT / folder).rglob("*.py")]
-    assert len(files) > 40
-    plain = [file.name for file in files if "argparse.ArgumentParser(" in file.read_text(encoding="utf-8")]
-    assert not plain, "Arguments says it in a line"

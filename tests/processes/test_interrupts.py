@@ -136,7 +136,7 @@ NUMBERS = {"Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM, "SIGHUP": signal.
         ("main_eval", "recipe.spiral.lab.evaluation.evaluation", EVALUATED, "Ctrl-C"),
         *(
             (program, "recipe.spiral.processes.arguments", NOTHING, "Ctrl-C")
-            for program in ("audit", "export", "models", "play", "profile", "report")
+            for program in ("audit", "export", "models", "play", "report")
         ),
     ],
 )

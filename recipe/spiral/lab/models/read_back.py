@@ -114,7 +114,7 @@ def line_questions(game: Game, player: int) -> list[Question]:
     """Which square would make three in a row, for either player. Not asked where there are several such squares.
 
     An answer is a square, as a move is. Questions with the answers yes and no, about a given square, do not help to
-    find such a square (docs/tiny_model.md). There are none for games that have no lines.
+    find such a square (docs/results.md). There are none for games that have no lines.
     """
     if not isinstance(game, TicTacToe):
         return []

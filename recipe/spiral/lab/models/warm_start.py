@@ -110,7 +110,7 @@ class Schedule:
         """For so many games. Each game from the third on makes the first round longer, and so do questions about lines.
 
         After 1,200 steps with ten questions per position, 98 to 99% of the answers about lines are right
-        (docs/tiny_model.md).
+        (docs/results.md).
         """
         steps = cls.steps + 640 * max(0, games - 2)
         return cls(steps=steps + 880, questions=10) if lines else cls(steps=steps)

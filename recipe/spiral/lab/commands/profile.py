@@ -1,6 +1,0 @@
-"""The command ``python -m recipe.spiral.profile``."""
-
-from recipe.spiral.lab.own_command import run_part
-
-if __name__ == "__main__":
-    run_part("profile")
