@@ -91,7 +91,7 @@ def trainer(
             },
             "algorithm": CONFIG.algorithm,
             "data": {"train_batch_size": 4, "games_per_start": 1, "responses": 2},
-            "transfer_queue": {"backend": {"storage_backend": "PackedStorage"}},
+            "transfer_queue": {"backend": {"storage_backend": "SimpleStorage"}},
             "trainer": {
                 **CONFIG.trainer,
                 "logger": [],

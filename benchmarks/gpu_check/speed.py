@@ -27,17 +27,16 @@ from .probe import Probe, SkipStage, StageFailed
 from .programs import Training, seconds_of
 from .settings import HARDWARE, composed, prepare
 
-#: How games are played: as by default, or by verl's own path.
-RUNTIMES: Mapping[str, tuple[str, ...]] = {"fast": (), "stock": ("runtime=stock",)}
 #: Steps of a run; the last one is measured.
 STEPS = 2
 #: Seconds in which a run should be ready for its first step.
 READY = 400.0
 #: An answer's longest length, in means: one in fifty is cut off, and ends its game.
 LONGEST = 4
+AS_LONG = "times as long as the run"
 #: Room for a prompt, in tokens: they have about 310.
 PROMPT = 384
-TABLE, MEMORY = "speed", "memory, GiB"
+TABLE, MEMORY, RUN = "speed", "memory, GiB", "run"
 
 
 @dataclass(frozen=True)
@@ -85,34 +84,27 @@ def speed(probe: Probe) -> None:
     long_answers.make(model, size.tokens, size.form, probe.device)
     settings = _settings(probe, model, size)
     config = composed("spiral_trainer", f"hardware={HARDWARE[probe.device]}", *settings)
-    alone: Alone | None = None
-    table: dict[str, dict[str, float]] = {}
-    for name, chosen in RUNTIMES.items():
-        run = Training(probe, name, [*settings, *chosen])
-        run.start(held=True)
-        if name == "fast":
-            alone = _engine(probe, config)
-            importlib.import_module("verl.utils.flops_counter")  # now, as it takes long
-        probe.figure(f"{name}: it was ready before it was measured", run.wait_until_ready(READY))
-        with Watch(probe.on_cpu) as watch:
-            run.go()
-            done = run.ends_well(f"{name}: the run")
-        if done:
-            run.check_steps(STEPS, f"{name}: ")
-            table[name] = _of_run(run, model, table.get("fast"))
-            probe.figure(TABLE, table)
-        if done and name == "fast":
-            beside = 0.0 if probe.on_cpu else used()  # the engine alone, and what was there before
-            seen = [(moment, memory - beside) for moment, memory in watch.seen]
-            phases = peaks(seen, [(step.time, seconds_of(step)) for step in run.steps()])
-            probe.figure("largest memory in use by phase, GiB", phases)
-            probe.figure(MEMORY, _memory(config, phases, model))
-        if "fast" not in table:
-            raise StageFailed("without the fast run's games the engine alone has none to play")
-        if name == "fast":
-            _check_games(probe, run, size)
-            if alone is not None:
-                _alone(probe, alone, games_of(run.folder, STEPS), size.alone, table)
+    run = Training(probe, RUN, settings)
+    run.start(held=True)
+    alone = _engine(probe, config)
+    importlib.import_module("verl.utils.flops_counter")  # now, as it takes long
+    probe.figure("it was ready before it was measured", run.wait_until_ready(READY))
+    with Watch(probe.on_cpu) as watch:
+        run.go()
+        done = run.ends_well("the run")
+    if not done:
+        raise StageFailed("without the run's games the engine alone has none to play")
+    run.check_steps(STEPS)
+    table = {RUN: _of_run(run, model)}
+    probe.figure(TABLE, table)
+    beside = 0.0 if probe.on_cpu else used()  # the engine alone, and what was there before
+    seen = [(moment, memory - beside) for moment, memory in watch.seen]
+    phases = peaks(seen, [(step.time, seconds_of(step)) for step in run.steps()])
+    probe.figure("largest memory in use by phase, GiB", phases)
+    probe.figure(MEMORY, _memory(config, phases, model))
+    _check_games(probe, run, size)
+    if alone is not None:
+        _alone(probe, alone, games_of(run.folder, STEPS), size.alone, table)
 
 
 def _size(probe: Probe) -> Size:
@@ -126,7 +118,7 @@ def _size(probe: Probe) -> Size:
 
 
 def _settings(probe: Probe, model: Path, size: Size) -> list[str]:
-    """Of both runs."""
+    """Of the run."""
     engine = "actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_memory_bytes"
     of_card = ["trainer.n_gpus_per_node=1", f"actor_rollout_ref.rollout.gpu_memory_utilization={size.share}"]
     return [
@@ -157,7 +149,7 @@ def _engine(probe: Probe, config: Any) -> Alone | None:
     return alone
 
 
-def _of_run(run: Training, model: Path, fast: Mapping[str, float] | None) -> dict[str, float]:
+def _of_run(run: Training, model: Path) -> dict[str, float]:
     """A row of the table: the run's last step."""
     from transformers import AutoConfig
     from verl.utils.flops_counter import FlopsCounter
@@ -174,7 +166,7 @@ def _of_run(run: Training, model: Path, fast: Mapping[str, float] | None) -> dic
     return {
         "play s": play,
         "tokens/s in play": _answered(games) / play,
-        "times as long as fast": play / (fast["play s"] if fast else play),
+        AS_LONG: 1.0,
         "step s": seconds["step"],
         "log-probs s": seconds.get("old_log_prob", 0.0),
         "update s": update,
@@ -186,7 +178,7 @@ def _of_run(run: Training, model: Path, fast: Mapping[str, float] | None) -> dic
 
 
 def _alone(probe: Probe, alone: Alone, games: list[Game], few: int, table: dict[str, dict[str, float]]) -> None:
-    """Rows of the table: the engine alone, on the games of the fast run. Then it sleeps again."""
+    """Rows of the table: the engine alone, on the games of the run. Then it sleeps again."""
     if not probe.on_cpu:
         alone.engine.wake_up()
     alone.seconds([game[:1] for game in games[:few]], at_once)  # warm
@@ -196,12 +188,12 @@ def _alone(probe: Probe, alone: Alone, games: list[Game], few: int, table: dict[
         ("alone, one by one", one_by_one, games[:few]),
     ):
         tokens = _answered(played) / alone.seconds(played, play)
-        seconds, fast = _answered(games) / tokens, table["fast"]["play s"]
-        table[name] = {"play s": seconds, "tokens/s in play": tokens, "times as long as fast": seconds / fast}
+        seconds = _answered(games) / tokens
+        table[name] = {"play s": seconds, "tokens/s in play": tokens, AS_LONG: seconds / table[RUN]["play s"]}
         probe.figure(TABLE, table)
     if not probe.on_cpu:
         alone.engine.sleep(1)
-    efficiency = table["alone, at once"]["times as long as fast"]
+    efficiency = table["alone, at once"][AS_LONG]
     probe.check("the engine alone played the same games", 0 < efficiency < 2, f"efficiency {efficiency:.2f}")
 
 

