@@ -345,9 +345,7 @@ def test_a_critic_keeps_its_adapter_on() -> None:
         assert _Trainer(None)._compute_values(batch, {}) == asked_with
 
 
-@pytest.mark.parametrize(
-    "kinds", [(PolicyWorker, TrainedWorker), (PolicyWorker, TrainedWorker)], ids=["stock", "fast"]
-)
+@pytest.mark.parametrize("kinds", [(PolicyWorker, TrainedWorker), (PolicyWorker, TrainedWorker)], ids=["stock", "fast"])
 @pytest.mark.parametrize("role", [Role.ActorRolloutRef, Role.ActorRollout])
 def test_the_workers_are_ours(role: Role, kinds: tuple[Any, Any]) -> None:
     classes: dict[Role, Any] = {role: "verl's", Role.Critic: "verl's", Role.RefPolicy: "verl's"}
