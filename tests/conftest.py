@@ -21,7 +21,6 @@ from recipe.spiral import extensions
 from recipe.spiral.processes.composing import detect_hardware
 from recipe.spiral.processes.garbage import end_at_once
 from recipe.spiral.processes.interrupts import interrupt_on_signals
-from recipe.spiral.processes.launch import PROCESSES, end_leftovers
 from tests.chromium import browser, page, playwright  # noqa: F401  (fixtures)
 from tests.composed_once import compose_once
 
@@ -72,7 +71,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def clean_up_after_killed(sessions: Path) -> None:
-    """End what sessions left that were killed, and remove their folders, which pytest itself keeps for days.
+    """Remove the folders of sessions that were killed, which pytest itself keeps for days.
 
     Args:
         sessions: pytest's folders of this user. Each has a lock with the number of its process while that is at work.
@@ -80,6 +79,4 @@ def clean_up_after_killed(sessions: Path) -> None:
     for lock in sessions.glob("pytest-*/.lock"):
         if not (pid := lock.read_text()).isdecimal() or psutil.pid_exists(int(pid)):
             continue
-        for notes in lock.parent.rglob(PROCESSES):
-            end_leftovers(notes)
         shutil.rmtree(lock.parent, ignore_errors=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from .stages import STAGES, Stage
 
@@ -20,16 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 OK, FAILED, REFUSED, UNFINISHED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
-class Arguments(argparse.ArgumentParser):
-    """argparse's, with an error in one line. The recipe's own needs packages, which a look does without."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(_fail(f"{message}; --help shows all options", REFUSED))
-
-
 def parser(stages: Sequence[Stage]) -> argparse.ArgumentParser:
     names = [stage.name for stage in stages]
-    made = Arguments(
+    made = argparse.ArgumentParser(
         prog="gpu_check",
         description="Try this project on this machine's GPUs, in stages of some minutes. Everything comes into one "
         "folder with a page (gpu_report.md) and a JSON file, without keys and users' paths. The same call again keeps "
@@ -37,34 +31,21 @@ def parser(stages: Sequence[Stage]) -> argparse.ArgumentParser:
         epilog="Exit status: 0 every stage passed or was skipped, 1 some failed, 2 refused, 3 none failed, but some "
         "were ended or not reached, 130 interrupted.",
     )
-    made.add_argument(
-        "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: the same stages, with small sizes"
-    )
-    made.add_argument("--list", action="store_true", help="list the stages and their limits, and end")
-    made.add_argument(
-        "--stage", action="append", choices=names, metavar="NAME", help="run this one only; may be repeated"
-    )
-    made.add_argument("--from", dest="first", choices=names, metavar="NAME", help="run this one and all after it anew")
-    made.add_argument("--again", action="store_true", help="run also the stages that have passed")
-    made.add_argument("--limit", type=_positive, metavar="SECONDS", help="for each stage, instead of its own limit")
-    made.add_argument("--minutes", type=_positive, help="end after so long; the first stages show most in their time")
-    made.add_argument(
+    option = made.add_argument
+    option("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: the same stages, with small sizes")
+    option("--list", action="store_true", help="list the stages and their limits, and end")
+    option("--stage", action="append", choices=names, metavar="NAME", help="run this one only; may be repeated")
+    option("--from", dest="first", choices=names, metavar="NAME", help="run this one and all after it anew")
+    option("--again", action="store_true", help="run also the stages that have passed")
+    option("--limit", type=float, metavar="SECONDS", help="for each stage, instead of its own limit")
+    option("--minutes", type=float, help="end after so long; the first stages show most in their time")
+    option(
         "--side-by-side",
         action="store_true",
-        help="run the stages that judge correctness beside each other, and after them, alone, those that measure "
-        "speed; where --minutes are too few for both, these are not begun",
+        help="run the stages that judge correctness beside each other, and after them, alone, those that measure speed",
     )
-    made.add_argument(
-        "--folder", type=Path, help="of the results; otherwise outputs/gpu_check, on a CPU outputs/cpu_check"
-    )
+    option("--folder", type=Path, help="of the results; otherwise outputs/gpu_check, on a CPU outputs/cpu_check")
     return made
-
-
-def _positive(text: str) -> float:
-    with suppress(ValueError):
-        if 0 < (number := float(text)) < float("inf"):
-            return number
-    raise argparse.ArgumentTypeError(f"{text}: must be a number of more than 0")
 
 
 def main(arguments: Sequence[str] | None = None, stages: Sequence[Stage] = STAGES) -> int:
@@ -74,38 +55,24 @@ def main(arguments: Sequence[str] | None = None, stages: Sequence[Stage] = STAGE
         for stage in stages:
             print(f"{stage.name:<12}{stage.limits[options.device]:>6.0f} s  {stage.about}")
         return OK
-    if options.stage and options.first:
-        return _fail("--stage and --from: give one of them", REFUSED)
-    # they need psutil, which only the project's environment may have
-    from recipe.spiral.processes.interrupts import interrupted_by
-    from recipe.spiral.processes.launch import clean_run
-    from recipe.spiral.storage.disk import InUse, is_full
+    from .masking import Masker  # these need packages, which a look does without
+    from .results import NotOurs, Results
 
-    from .masking import Masker
-    from .results import NotOurs, OtherDevice, Results, check_ours
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
 
+    signal.signal(signal.SIGTERM, interrupt)
     kind = "gpu" if options.device == "cuda" else "cpu"
     folder = (options.folder or ROOT / "outputs" / f"{kind}_check").expanduser().absolute()
     try:
-        check_ours(folder)
-        with clean_run(folder):
-            if options.again and not options.stage and not options.first:
-                for file in (folder / "stages").glob("*.json"):
-                    file.unlink()
-            results = Results(folder, options.device, Masker.of_this_machine(folder, ROOT), stages)
-            results.clear_work()
-            try:
-                return check(results, chosen(results, options), options, begin)
-            finally:
-                results.clear_work()
-    except (InUse, NotOurs, OtherDevice) as error:
-        return _fail(error, REFUSED)
-    except KeyboardInterrupt as error:
-        return _fail(f"interrupted by {interrupted_by(error)}; the same call goes on", INTERRUPTED)
-    except OSError as error:
-        if is_full(error):
-            return _fail(f"the disk is full ({folder}): free some space; the same call goes on", FAILED)
-        return _fail(f"{folder}: {error}", FAILED)
+        results = Results(folder, options.device, Masker.of_this_machine(folder, ROOT), stages)
+        return check(results, chosen(results, options), options, begin)
+    except NotOurs as error:
+        print(f"gpu_check: {error}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        print("gpu_check: interrupted; the same call goes on", file=sys.stderr)
+        return INTERRUPTED
 
 
 def chosen(results: Results, options: argparse.Namespace) -> list[Stage]:
@@ -113,34 +80,28 @@ def chosen(results: Results, options: argparse.Namespace) -> list[Stage]:
     if options.stage:
         return [stage for stage in results.stages if stage.name in options.stage]
     names = [stage.name for stage in results.stages]
-    first = names.index(options.first) if options.first else len(names)
+    first = names.index(options.first) if options.first else 0 if options.again else len(names)
     passed = {result.name for result in results.all() if result.status == "passed"}
     return [stage for place, stage in enumerate(results.stages) if place >= first or stage.name not in passed]
 
 
 def check(results: Results, stages: list[Stage], options: argparse.Namespace, begin: float) -> int:
-    """Run stages and print a line for each; returns the exit status, in which those that are kept count too.
-
-    Raises:
-        OSError: the folder cannot be written to.
-    """
-    from .inside import TO_ITS_END
+    """Run stages and print a line for each; returns the exit status, in which those that are kept count too."""
     from .results import PAGE
     from .running import run
 
     print(f"results: {results.folder}", flush=True)
     for stage in stages:
         results.forget(stage.name)
-    results.report()
     for kept in results.all():
         print(_row(kept, " (kept)"), flush=True)
     end = None if options.minutes is None else begin + 60 * options.minutes
-    for group, most, until in _groups(results, stages, options.side_by_side, end):
+    for group, most, until in _groups(results.device, stages, options.side_by_side, end):
         with closing(run(group, results, options.limit, until, most)) as over:
             for result in over:
                 print(_row(result), flush=True)
         found = results.read(group[0].name) if group and group[0].vital else None
-        if found and found.status in ("failed", "ended") and found.exit != TO_ITS_END:
+        if found and found.status != "passed":
             print(f"{found.name} {found.status}: nothing after it can work without it; it is not run", flush=True)
             break
     failed = [result.name for result in results.all() if result.status == "failed"]
@@ -150,47 +111,32 @@ def check(results: Results, stages: list[Stage], options: argparse.Namespace, be
     if ended or missing:
         print(f"not finished: {', '.join([*ended, *missing])}; the same call goes on with them", flush=True)
     if failed:
-        print(
-            f"failed: {', '.join(failed)}. To ask for help, send the folder: keys and paths are masked in it.",
-            flush=True,
-        )
+        print(f"failed: {', '.join(failed)}. To ask for help, send the folder: keys and paths are masked in it.")
     return FAILED if failed else UNFINISHED if ended or missing else OK
 
 
 def _groups(
-    results: Results, stages: list[Stage], side_by_side: bool, end: float | None
+    device: str, stages: list[Stage], side_by_side: bool, end: float | None
 ) -> Iterator[tuple[list[Stage], int, float | None]]:
-    """The stages that run together, how many of them at a time, and when they must be over; each group is asked for
-    when the one before it is over. Those that measure speed are left the time that they need, where there is enough."""
-    from .running import AFTER, PATIENCE, lanes, left
-
-    def least(stage: Stage) -> float:
-        return stage.least[results.device]
+    """The stages that run together, how many of them at a time, and when they must be over. Those that measure speed
+    come last, and are left the time that they need, where there is enough."""
+    from .running import PATIENCE, lanes, left
 
     yield from (([stage], 1, end) for stage in stages if stage.vital)
     together, alone = [[s for s in stages if not s.vital and s.alone is speed] for speed in (False, True)]
-    most, until = (lanes() if side_by_side else 1), end
+    until = end
     if side_by_side:
-        together.sort(key=least, reverse=True)
-    if side_by_side and together and alone and end is not None:
-        until = end - sum(map(least, alone)) - 2 * (PATIENCE + AFTER)  # twice, as they may end a little late
-        if left(until) < least(together[0]):
-            until, names = end, ", ".join(stage.name for stage in alone)
-            print(f"no time is left for {names} after {together[0].name}: the other stages get all of it", flush=True)
-    yield together, most, until
+        together.sort(key=lambda stage: stage.least[device], reverse=True)
+        if end is not None and together and alone:
+            until = end - sum(stage.least[device] for stage in alone) - PATIENCE
+            if left(until) < together[0].least[device]:
+                until = end
+    yield together, lanes() if side_by_side else 1, until
     yield from (([stage], 1, end) for stage in alone)
-    # what found no time, where measuring speed took less than its least
-    missed = {result.name for result in results.all() if result.status == "ended" and not result.limit}
-    yield [stage for stage in together if stage.name in missed and least(stage) <= left(end)], most, end
 
 
 def _row(result: Result, more: str = "") -> str:
     return f"{result.name:<12}{result.status:<8}{result.seconds:>7.0f} s  {result.line}{more}"
-
-
-def _fail(why: object, status: int) -> int:
-    print(f"gpu_check: {why}", file=sys.stderr, flush=True)
-    return status
 
 
 if __name__ == "__main__":

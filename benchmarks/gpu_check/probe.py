@@ -6,15 +6,14 @@ Everything is written to a file as it comes, so that a stage that hangs or is ki
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from recipe.spiral.storage.disk import write_whole
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 #: Of a stage whose time was over, or that somebody else has ended: neither passed nor failed.
 ENDED = "ended"
+NOTED = "noted.json"
 
 
 class SkipStage(Exception):
@@ -25,13 +24,6 @@ class StageFailed(Exception):
     """The stage cannot go on; the message says what is wrong."""
 
 
-@dataclass(frozen=True)
-class Check:
-    name: str
-    status: str
-    detail: str = ""
-
-
 @dataclass
 class Probe:
     """One stage's own view.
@@ -39,13 +31,13 @@ class Probe:
     Attributes:
         device: ``cuda`` or ``cpu``.
         work: a folder for what the stage makes; it is removed afterwards.
-        file: where checks and figures are written.
+        checks: of each its name, status and detail.
+        figures: a number, a text, or a list or dictionary of them, by name.
     """
 
     device: str
     work: Path
-    file: Path
-    checks: list[Check] = field(default_factory=list)
+    checks: list[dict[str, str]] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -54,41 +46,35 @@ class Probe:
 
     def check(self, name: str, passed: bool, detail: str = "") -> bool:
         """Note a check; returns whether it passed."""
-        self._note(Check(name, PASSED if passed else FAILED, detail))
+        self._note(name, PASSED if passed else FAILED, detail)
         return passed
 
     def skip(self, name: str, reason: str) -> None:
         """Note a check that cannot be made here."""
-        self._note(Check(name, SKIPPED, reason))
+        self._note(name, SKIPPED, reason)
 
     def need(self, name: str, passed: bool, detail: str = "") -> None:
-        """Note a check without which the stage cannot go on.
-
-        Raises:
-            StageFailed: it did not pass.
-        """
+        """Note a check without which the stage cannot go on: StageFailed if it did not pass."""
         if not self.check(name, passed, detail):
             raise StageFailed(f"{name}: {detail}" if detail else name)
 
     def figure(self, name: str, value: Any) -> None:
-        """Note a figure, for the report: a number, a text, or a list or dictionary of them."""
         self.figures[name] = value
         self._write()
 
-    def _note(self, check: Check) -> None:
-        self.checks.append(check)
+    def _note(self, name: str, status: str, detail: str) -> None:
+        self.checks.append({"name": name, "status": status, "detail": detail})
         self._write()
-        print(": ".join(filter(None, (check.status, check.name, check.detail))), flush=True)
+        print(": ".join(filter(None, (status, name, detail))), flush=True)
 
     def _write(self) -> None:
-        noted = {"checks": [asdict(check) for check in self.checks], "figures": self.figures}
-        write_whole(self.file, json.dumps(noted))
+        text = json.dumps({"checks": self.checks, "figures": self.figures})
+        file = self.work / NOTED
+        file.with_suffix(".new").write_text(text, encoding="utf-8")
+        file.with_suffix(".new").replace(file)
 
 
-def read(file: Path) -> dict[str, Any]:
-    """What a stage has noted; empty where there is nothing, or nothing whole."""
-    try:
-        noted = json.loads(file.read_bytes())
-        return {"checks": list(noted["checks"]), "figures": dict(noted["figures"])}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {"checks": [], "figures": {}}
+def read(work: Path) -> dict[str, Any]:
+    """What a stage has noted; empty where there is nothing."""
+    file = work / NOTED
+    return dict(json.loads(file.read_bytes())) if file.is_file() else {"checks": [], "figures": {}}

@@ -7,15 +7,10 @@ gets here that was not masked.
 from __future__ import annotations
 
 import json
-import shutil
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
-
-from recipe.spiral.processes.launch import LOCK, PROCESSES
-from recipe.spiral.storage.disk import write_whole
+from typing import Any
 
 from .masking import Masker
 from .probe import ENDED, FAILED, PASSED, SKIPPED
@@ -23,48 +18,16 @@ from .report import page
 from .stages import Stage
 
 JSON, PAGE = "gpu_report.json", "gpu_report.md"
-STAGES, LOGS = "stages", "logs"
-#: The largest log in characters: its beginning and its end are kept.
-LARGEST = 2_000_000
-#: The number of last lines of a log that a result holds.
-TAIL = 40
-
-
-class OtherDevice(ValueError):
-    """The folder has results for another device."""
 
 
 class NotOurs(ValueError):
-    """The folder holds something else."""
-
-
-def check_ours(folder: Path) -> None:
-    """See that nothing of somebody else's is in the folder, where results are replaced and leftovers removed.
-
-    Raises:
-        NotOurs: there is.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise NotOurs(f"--folder {folder}: is a file")
-    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    # a call that was killed before its first report leaves these
-    begun = {LOCK, PROCESSES, *(part for part in (STAGES, LOGS) if not any((folder / part).glob("*")))}
-    if there - begun and not any(name.startswith(JSON) for name in there):  # or JSON.*.tmp, of a killed writer
-        raise NotOurs(f"--folder {folder}: holds files of something else; give a new folder")
+    """The folder holds something else, or results for another device."""
 
 
 @dataclass
 class Result:
-    """How a stage ended.
-
-    Attributes:
-        status: passed, failed, skipped, or ended.
-        line: what a person should read of it.
-        exit: the exit status of its process; negative: the signal that ended it.
-        seconds: how long it took.
-        limit: how long it might have taken.
-        tail: of one that failed or was ended, the last lines of its log.
-    """
+    """How a stage ended: its status, the line that a person should read, the exit status of its process (negative: the
+    signal that ended it), seconds, checks, figures, and of one that failed or was ended the log's last lines."""
 
     name: str
     device: str
@@ -72,79 +35,44 @@ class Result:
     line: str
     exit: int
     seconds: float
-    limit: float
     checks: list[dict[str, str]] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
     tail: list[str] = field(default_factory=list)
 
 
 class Results:
-    """The folder's files.
-
-    Args:
-        folder: it is made.
-        device: cuda or cpu.
-        masker: everything goes through it.
-        stages: all that there are.
-
-    Raises:
-        OtherDevice: the folder has results for another device.
-    """
+    """The folder's files. NotOurs if it has other ones."""
 
     def __init__(self, folder: Path, device: str, masker: Masker, stages: Sequence[Stage]) -> None:
         self.folder, self.device, self.masker, self.stages = folder, device, masker, stages
-        for part in (self._stages, self._logs):
-            part.mkdir(parents=True, exist_ok=True)
+        if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / "stages").is_dir())):
+            raise NotOurs(f"--folder {folder}: holds something else; give a new folder")
+        for part in ("stages", "logs"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
         if others := {result.device for result in self.all()} - {device}:
-            raise OtherDevice(
-                f"{folder} has results for --device {others.pop()}: give another --folder, or --again to begin anew"
-            )
-
-    @property
-    def _stages(self) -> Path:
-        return self.folder / STAGES
-
-    @property
-    def _logs(self) -> Path:
-        return self.folder / LOGS
-
-    def work(self, stage: str) -> Path:
-        """What a stage makes goes here, and is removed."""
-        return self.folder / "work" / stage
-
-    def clear_work(self) -> None:
-        shutil.rmtree(self.folder / "work", ignore_errors=True)
+            raise NotOurs(f"{folder} has results for --device {others.pop()}: give another --folder")
 
     def all(self) -> list[Result]:
-        """The results that are there, in the stages' order; what is damaged counts as not there."""
+        """The results that are there, in the stages' order."""
         return [result for stage in self.stages if (result := self.read(stage.name)) is not None]
 
     def read(self, stage: str) -> Result | None:
-        try:
-            return Result(**json.loads((self._stages / f"{stage}.json").read_bytes()))
-        except (OSError, ValueError, TypeError):
-            return None
+        file = self._file(stage)
+        return Result(**json.loads(file.read_bytes())) if file.is_file() else None
 
     def forget(self, stage: str) -> None:
         """Remove a stage's result, before it runs again."""
-        (self._stages / f"{stage}.json").unlink(missing_ok=True)
+        self._file(stage).unlink(missing_ok=True)
+
+    def log(self, stage: str) -> Path:
+        return self.folder / "logs" / f"{stage}.log"
 
     def write(self, result: Result) -> Result:
-        """Keep a stage's result and renew the report; returns the result as it was masked.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Keep a stage's result and renew the report; returns the result as it was masked."""
         masked = Result(**self.masker.all(asdict(result)))
-        write_whole(self._stages / f"{result.name}.json", json.dumps(asdict(masked), indent=1))
-        self.report()
-        return masked
-
-    def report(self) -> None:
-        """Write the JSON file and the page of all results."""
-        results = [asdict(result) for result in self.all()]
-        statuses = (PASSED, FAILED, SKIPPED, ENDED)
-        counts = {status: sum(result["status"] == status for result in results) for status in statuses}
+        self._write(self._file(result.name), json.dumps(asdict(masked), indent=1))
+        results = [asdict(one) for one in self.all()]
+        counts = {s: sum(one["status"] == s for one in results) for s in (PASSED, FAILED, SKIPPED, ENDED)}
         content = {
             "format": 1,
             "device": self.device,
@@ -152,61 +80,15 @@ class Results:
             "about": {stage.name: stage.about for stage in self.stages},
             "stages": results,
         }
-        write_whole(self.folder / JSON, json.dumps(content, indent=1))
-        write_whole(self.folder / PAGE, page(content))
+        self._write(self.folder / JSON, json.dumps(content, indent=1))
+        self._write(self.folder / PAGE, page(content))
+        return masked
 
-    def log(self, stage: str) -> Log:
-        return Log(self._logs / f"{stage}.log", self.masker)
+    def _file(self, stage: str) -> Path:
+        return self.folder / "stages" / f"{stage}.json"
 
-
-class Log:
-    """A stage's output, masked line by line. Of a very long one the middle is left out.
-
-    It takes lines also when the disk is full, because otherwise the program that prints them would wait for ever.
-    """
-
-    def __init__(self, file: Path, masker: Masker) -> None:
-        self._file, self._masker = file, masker
-        self.tail: deque[str] = deque(maxlen=TAIL)
-        self.error: OSError | None = None
-        self._last: deque[str] = deque()
-        self._written = self._kept = 0
-        self._left_out = 0
-        try:
-            self._out: IO[str] | None = file.open("w", encoding="utf-8")
-        except OSError as error:
-            self._out, self.error = None, error
-
-    def take(self, line: str) -> None:
-        """Take a line, without its line end."""
-        line = self._masker(line)
-        self.tail.append(line)
-        if self._written < LARGEST // 2:
-            self._written += len(line) + 1
-            self._write(line)
-            return
-        self._last.append(line)
-        self._kept += len(line) + 1
-        while self._kept > LARGEST // 2:
-            self._kept -= len(self._last.popleft()) + 1
-            self._left_out += 1
-
-    def close(self) -> None:
-        if self._left_out:
-            self._write(f"... {self._left_out} lines left out ...")
-        for line in self._last:
-            self._write(line)
-        if self._out is not None:
-            try:
-                self._out.close()
-            except OSError as error:
-                self.error = self.error or error
-
-    def _write(self, line: str) -> None:
-        if self._out is None or self.error is not None:
-            return
-        try:
-            self._out.write(line + "\n")
-            self._out.flush()
-        except OSError as error:
-            self.error = error
+    @staticmethod
+    def _write(file: Path, text: str) -> None:
+        """Whole or not at all."""
+        file.with_suffix(".new").write_text(text, encoding="utf-8")
+        file.with_suffix(".new").replace(file)

@@ -1,10 +1,11 @@
-"""What the stages share: the recipe's own settings for the device, and models that are made here."""
+"""What the stages share: the recipe's own settings for the device, models that are made here, and the card's memory."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.spiral.checks.settle import settle
 from recipe.spiral.lab.models import embedded
-from recipe.spiral.processes.composing import RECIPE
-from recipe.spiral.processes.launch import put_on_path, set_environment
 
+RECIPE = Path(__file__).resolve().parents[2] / "recipe" / "spiral"
 #: The recipe's names for the devices.
 HARDWARE = {"cuda": "gpu", "cpu": "cpu"}
 #: Of a GPU for an engine of the tiny model: a share that is surely free, and a cache of a fixed size. With it vLLM does
@@ -33,11 +33,10 @@ def composed(program: str, *overrides: str) -> DictConfig:
     return config
 
 
-def prepare(device: str) -> None:
-    """Give this process the environment that the trainer's processes have, before it imports verl or vLLM."""
-    config = composed("spiral_trainer", f"hardware={HARDWARE[device]}")
-    set_environment(OmegaConf.to_container(config.environment, resolve=True))
-    put_on_path(RECIPE.parents[1])
+def prepare(config: DictConfig) -> None:
+    """Give this process the environment that a config's processes have, before it imports verl or vLLM."""
+    for name, value in OmegaConf.to_container(config.environment, resolve=True).items():
+        os.environ.setdefault(name, str(value))
     for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
         importlib.import_module(module)
 
@@ -76,3 +75,19 @@ def adapter(model: Path, folder: Path, seed: int) -> Path:
             torch.nn.init.normal_(parameter, std=0.1)
     made.save_pretrained(folder)
     return folder
+
+
+def nvidia_smi(fields: str) -> list[list[str]]:
+    """By card: what nvidia-smi says of it. Empty where there is no driver."""
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    try:
+        lines = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = [[cell.strip() for cell in line.split(",")] for line in lines]
+    return [row for row in rows if len(row) == fields.count(",") + 1]
+
+
+def used() -> float:
+    """GiB in use on the first card, by all processes."""
+    return round(float(nvidia_smi("memory.used")[0][0]) / 2**10, 2)

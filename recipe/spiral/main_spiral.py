@@ -24,6 +24,7 @@ from .checks.errors import require
 from .checks.resumption import finished, followed
 from .checks.verls import check_late
 from .opponents.model_files import whole_path
+from .processes.as_written import as_written
 from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
 from .processes.composing import RECIPE
@@ -227,12 +228,12 @@ def train(config: DictConfig) -> None:
         config.ray_kwargs.ray_init.setdefault("logging_level", "INFO" if config.verbose else "WARNING")
         config.trainer.default_local_dir = str(Path(config.trainer.default_local_dir).resolve())
     choose_ray(config)
-    OmegaConf.resolve(config)  # our resolvers are known in this process only
     write_agent_loops(config, run_dir)
-    os.environ[RUN_DIR] = str(run_dir)
-    _forward_environment(config)
     # Hydra's own copy is overwritten also by a start that is refused
     write_config(run_dir / CONFIG, config)
+    os.environ[RUN_DIR] = str(run_dir)
+    _forward_environment(config)
+    OmegaConf.resolve(config)  # our resolvers are known in this process only
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
     task_runner = task_runner_class(config)
     follow = Follow(run_dir)
@@ -286,7 +287,8 @@ def verls_reason(error: BaseException) -> str:
 
 def _forward_environment(config: DictConfig) -> None:
     """Pass environment variables to the run's processes on all machines. No keys of services: Ray would print them."""
-    names = [*config.environment, "PYTHONPATH", *TRACKER_VARIABLES, RUN_DIR, extensions.NAMES]
+    plain = [name for name, value in as_written(config.environment).items() if "${" not in str(value)]
+    names = [*plain, "PYTHONPATH", *TRACKER_VARIABLES, RUN_DIR, extensions.NAMES]
     variables = {name: os.environ[name] for name in names if name in os.environ and not is_secret(name)}
     OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
 

@@ -318,7 +318,7 @@ class SpiralTrainer(Mixin):
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)
         metrics["disk/unwritten"], self.state.unwritten = float(self.state.unwritten), 0
-        metrics |= speed_metrics(metrics, self.current.games, timing_raw)
+        metrics |= speed_metrics(len(self.current.games.records), timing_raw)
         self.state.console.step(self.global_steps, metrics, timing_raw)
         for alarm in self._alarms:
             self.state.console.say(alarm)

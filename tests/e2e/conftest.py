@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recipe.spiral.processes.launch import PROCESSES, _segments_of, end_leftovers, end_with_parent
+from recipe.spiral.processes.launch import _segments_of, end_with_parent
 
 #: Seconds for a run: several times what it takes, as machines differ by so much.
 LIMIT = 900.0
@@ -134,14 +134,13 @@ class Run:
                 continue
 
     def close(self) -> None:
-        """End the run as Ctrl-C does, and after a kill what it left."""
+        """End the run as Ctrl-C does."""
         self._limit.cancel()
         self.process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(PATIENCE)
         self.kill()
         self.process.wait()
-        end_leftovers(self.run_dir / PROCESSES)
 
 
 @pytest.fixture

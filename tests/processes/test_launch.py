@@ -117,23 +117,26 @@ def test_nothing_outlives_a_run(
         driver.wait()
 
 
-def test_the_next_start_ends_what_a_killed_driver_left(tmp_path: Path, bystander: subprocess.Popen[bytes]) -> None:
-    run_dir = tmp_path / "run"
-    driver = start(run_dir, "wait")
-    pids = started(run_dir)
-    assert wait_until(lambda: _noted(run_dir) >= set(pids)), "the driver keeps no list of its processes"
-    driver.kill()
-    driver.wait()
-    try:
-        assert not any(map(gone, pids)), "there is nothing to end"
-        assert end_leftovers(run_dir / PROCESSES) >= 2
-        assert all(map(gone, pids))
-        assert bystander.poll() is None
-        assert not (run_dir / PROCESSES).exists()
-    finally:
-        for pid in pids:
-            if not gone(pid):
-                os.kill(pid, signal.SIGKILL)
+def test_a_list_in_a_folder_that_this_start_did_not_write_ends_nobody(
+    tmp_path: Path, bystander: subprocess.Popen[bytes]
+) -> None:
+    mine = [[bystander.pid, launch.started(bystander.pid)]]
+    (tmp_path / PROCESSES).write_text(json.dumps({"driver": [1, "x"], "processes": mine}))
+    assert start(tmp_path, "done").wait(60) == 0
+    assert bystander.poll() is None
+
+
+def test_a_process_is_the_same_whatever_the_clock_says(
+    bystander: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = launch.started(bystander.pid)
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert before and launch.started(bystander.pid) == before != launch.started(os.getpid())
+    # the file of which Linux makes a start's time of day moves with the clock, and is not read
+    assert before.split()[1].isdecimal() and len(before.split()) == 2
+    bystander.kill()
+    bystander.wait()
+    assert launch.started(bystander.pid) == ""
 
 
 def _noted(run_dir: Path) -> set[int]:
@@ -144,13 +147,15 @@ def _noted(run_dir: Path) -> set[int]:
 
 
 def test_a_process_number_that_was_used_again_is_left_alone(tmp_path: Path, bystander: subprocess.Popen[bytes]) -> None:
-    created = psutil.Process(bystander.pid).create_time()
     notes = tmp_path / PROCESSES
-    notes.write_text(json.dumps({"started": time.time(), "processes": [[bystander.pid, created - 5.0]]}))
-    assert end_leftovers(notes) == 0
+    since = launch.started(os.getpid())
+    notes.write_text(json.dumps({"driver": OF, "processes": [[bystander.pid, since]]}))
+    assert end_leftovers(notes, OF) == 0
     assert bystander.poll() is None
 
 
+#: A driver, by number and start.
+OF = [1, "a boot 2"]
 ODD = [
     "",
     "[[1",
@@ -173,13 +178,13 @@ ODD = [
 def test_notes_that_cannot_be_read_end_nothing(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / PROCESSES).write_bytes(text.encode("utf-8", "surrogatepass"))
-    assert end_leftovers(tmp_path / PROCESSES) == 0
+    assert end_leftovers(tmp_path / PROCESSES, OF) == 0
 
 
 @pytest.mark.parametrize("pid", [-1, 10**30, 0])
 def test_numbers_of_no_process_end_nothing(tmp_path: Path, pid: int) -> None:
-    (tmp_path / PROCESSES).write_text(json.dumps({"processes": [[pid, 1.0]]}))
-    assert end_leftovers(tmp_path / PROCESSES) == 0
+    (tmp_path / PROCESSES).write_text(json.dumps({"driver": OF, "processes": [[pid, ""]]}))
+    assert end_leftovers(tmp_path / PROCESSES, OF) == 0
 
 
 @pytest.fixture
@@ -261,14 +266,14 @@ def test_a_run_removes_the_segments_of_its_processes_and_no_others(shm: Path, tm
     assert left == {"psm_another_runs", "notes"}, "a file of no known kind is nobody's segment"
 
 
-def test_segments_of_a_killed_run_are_removed_by_the_next(shm: Path, tmp_path: Path) -> None:
+def test_segments_of_a_killed_run_are_removed(shm: Path, tmp_path: Path) -> None:
     (shm / "psm_ours").write_bytes(b"x" * 4096)
     (shm / "verl_weights_noted").write_bytes(b"x" * 4096)
     holder = hold(shm / "psm_ours")
     notes = tmp_path / PROCESSES
-    created = psutil.Process(holder.pid).create_time()
-    notes.write_text(json.dumps({"processes": [[holder.pid, created]], "segments": ["verl_weights_noted"]}))
-    assert end_leftovers(notes) == 1
+    mine = [[holder.pid, launch.started(holder.pid)]]
+    notes.write_text(json.dumps({"driver": OF, "processes": mine, "segments": ["verl_weights_noted"]}))
+    assert end_leftovers(notes, OF) == 1
     holder.wait(60)
     assert not (shm / "psm_ours").exists() and not (shm / "verl_weights_noted").exists()
 
@@ -280,8 +285,8 @@ def test_notes_remove_nothing_but_segments(shm: Path, tmp_path: Path) -> None:
     for file in files:
         file.write_bytes(b"x")
     names = ["mine", "psm_folder/../mine", "psm_folder/mine", str(files[0]), "../x", "", "."]
-    (tmp_path / PROCESSES).write_text(json.dumps({"processes": [], "segments": names}))
-    assert end_leftovers(tmp_path / PROCESSES) == 0
+    (tmp_path / PROCESSES).write_text(json.dumps({"driver": OF, "processes": [], "segments": names}))
+    assert end_leftovers(tmp_path / PROCESSES, OF) == 0
     assert all(file.exists() for file in files)
     assert remove_segments(names) == 0
 
@@ -326,26 +331,6 @@ def test_a_folder_without_locks_is_refused_unless_the_user_takes_it(
         assert is_in_use(tmp_path)  # so that nobody takes it for a killed run's
 
 
-def test_a_second_start_without_locks_ends_nothing(
-    tmp_path: Path, no_locks: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(WITHOUT_LOCKS, "1")
-    first = start(tmp_path / "run", "wait")
-    try:
-        pids = started(tmp_path / "run")
-        assert wait_until(lambda: _noted(tmp_path / "run") >= set(pids))
-        with pytest.raises(InUse, match=rf"process {first.pid} is at work there"), clean_run(tmp_path / "run"):
-            pytest.fail("two runs in one folder")
-        assert not any(map(gone, pids)) and (tmp_path / "run" / PROCESSES).exists()
-        first.kill()
-        first.wait()
-        with clean_run(tmp_path / "run"):
-            assert all(map(gone, pids))
-    finally:
-        first.kill()
-        first.wait()
-
-
 def test_what_a_killed_driver_leaves_is_ended_without_another_start(
     tmp_path: Path, bystander: subprocess.Popen[bytes]
 ) -> None:
@@ -361,10 +346,9 @@ def test_what_a_killed_driver_leaves_is_ended_without_another_start(
 
 def test_another_starts_processes_are_left_alone(tmp_path: Path, bystander: subprocess.Popen[bytes]) -> None:
     """It may have begun in the folder before the guard of the killed one looks."""
-    created = psutil.Process(bystander.pid).create_time()
-    noted = {"driver": [1, 2.0], "processes": [[bystander.pid, created]], "segments": []}
+    noted = {"driver": OF, "processes": [[bystander.pid, launch.started(bystander.pid)]], "segments": []}
     (tmp_path / PROCESSES).write_text(json.dumps(noted))
-    assert end_leftovers(tmp_path / PROCESSES, of=[1, 3.0]) == 0 and bystander.poll() is None
+    assert end_leftovers(tmp_path / PROCESSES, of=[1, "another"]) == 0 and bystander.poll() is None
     assert (tmp_path / PROCESSES).exists()
 
 

@@ -47,39 +47,6 @@ def test_names_tell_what_may_be_a_key() -> None:
     )
 
 
-def test_the_file_names_the_variable_and_the_run_has_the_key(tmp_path: Path, key: str) -> None:
-    (tmp_path / ".hydra" / "0").mkdir(parents=True)
-    (tmp_path / ".hydra" / "0" / "overrides.yaml").write_text("[]")
-    setup = OmegaConf.create(
-        {
-            "opponents": [{"extra_body": {"user": "Bearer ${oc.env:MY_API_KEY}", "seed": "${seed}"}}],
-            "seed": 3,
-            "also": "${opponents.0.extra_body.user}",
-            "home": "${oc.env:HOME}",
-        }
-    )
-    learn(setup)
-    OmegaConf.resolve(setup)
-    assert setup.opponents[0].extra_body.user == f"Bearer {KEY}"
-    write_config(tmp_path / "config.yaml", setup)
-    assert KEY not in (tmp_path / "config.yaml").read_text()
-    read = OmegaConf.load(tmp_path / "config.yaml")
-    assert read.opponents[0].extra_body.user == read.also == f"Bearer {KEY}"
-    assert (read.opponents[0].extra_body.seed, read.home) == (3, os.environ["HOME"])
-    assert mode(tmp_path / "config.yaml") == mode(tmp_path / ".hydra" / "0" / "overrides.yaml") == 0o600
-
-
-def test_without_the_variable_the_file_can_still_be_read(
-    tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    setup = OmegaConf.create({"extra_body": {"key": "${oc.env:MY_API_KEY}"}, "seed": 3})
-    learn(setup)
-    OmegaConf.resolve(setup)
-    write_config(tmp_path / "config.yaml", setup)
-    monkeypatch.delenv("MY_API_KEY")
-    assert OmegaConf.to_container(OmegaConf.load(tmp_path / "config.yaml"), resolve=True)["seed"] == 3
-
-
 def test_a_key_in_clear_is_masked_where_an_endpoints_fields_are(tmp_path: Path) -> None:
     body = {"api_key": KEY, "headers": [{"Authorization": KEY}], "max_tokens": 5, "model": "m", "password": 12345678}
     setup = OmegaConf.create({"opponents": [{"extra_body": body}], "data": {"prompt_key": "prompt"}})

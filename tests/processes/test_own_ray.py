@@ -17,6 +17,7 @@ from recipe.spiral.processes.launch import LOCK, only_one
 from tests.made_configs import config
 
 OWN = ["RAY_AUTH_TOKEN_PATH", "VLLM_API_KEY", "VLLM_RPC_BASE_PATH", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR"]
+MARK = cluster._MARK
 VARIABLES = [*LOOPBACK, *OWN, "RAY_ADDRESS"]
 LEAVES_A_FILE = "import tempfile; print(tempfile.mkstemp()[1])"
 
@@ -94,12 +95,15 @@ def test_only_what_dead_runs_left_is_removed(environment: Path, tmp_path: Path) 
     long_ago = time.time() - 3600
     for name in ("spiral-dead", "spiral-killed", "spiral-no-lock", "spiral-young", "spiral-alive", "of-others"):
         (environment / name / "ray").mkdir(parents=True)
+        (environment / name / MARK).touch()
         if name != "spiral-no-lock":
             (environment / name / LOCK).touch()
     (environment / "spiral-killed" / LOCK).write_text("1234")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / LOCK).touch()
     (environment / "spiral-link").symlink_to(tmp_path / "elsewhere")
+    (environment / "spiral-test").mkdir()  # somebody's run
+    (environment / "spiral-test" / LOCK).write_text("1234")
     code = (
         "import sys, time; from pathlib import Path; from recipe.spiral.processes.launch import only_one\n"
         "with only_one(Path(sys.argv[1])): print(1, flush=True); time.sleep(60)"
@@ -112,7 +116,7 @@ def test_only_what_dead_runs_left_is_removed(environment: Path, tmp_path: Path) 
                 os.utime(folder, (long_ago, long_ago), follow_symlinks=False)
         remove_stale(environment)
         left = {folder.name for folder in environment.iterdir()}
-        assert left == {"spiral-no-lock", "spiral-young", "spiral-alive", "spiral-link", "of-others"}
+        assert left == {"spiral-no-lock", "spiral-young", "spiral-alive", "spiral-link", "spiral-test", "of-others"}
         assert (tmp_path / "elsewhere" / LOCK).exists()
     finally:
         alive.kill()
@@ -124,6 +128,7 @@ def test_only_what_dead_runs_left_is_removed(environment: Path, tmp_path: Path) 
 def test_another_users_folder_is_left_alone(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = environment / "spiral-theirs"
     folder.mkdir()
+    (folder / MARK).touch()
     with only_one(folder):
         pass
     os.utime(folder, (0, 0))

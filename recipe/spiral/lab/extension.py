@@ -26,6 +26,10 @@ class Extension(extensions.Extension):
         return _sweep(jobs) if is_sweep(jobs) else None
 
     def check(self, config: Any) -> None:
+        from ..processes.as_written import refuse_environment
+        from .opponents.budgets import API
+
+        refuse_environment(config.opponents, "opponents", API)
         if _asks_exact(config):
             from .evaluation.exploitability import live_metrics
 

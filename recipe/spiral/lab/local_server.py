@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import BaseRoute
 
-_EVERYWHERE = ("0.0.0.0", "::")
-_LOOPBACK = ("127.0.0.1", "localhost")
-
 
 class CannotListen(ValueError):
     """The address cannot be listened on; the message says why."""
@@ -39,7 +36,7 @@ def headers(policy: str) -> dict[str, str]:
 
 
 class LocalServer:
-    """Listens at once, on a free port if that is 0.
+    """Listens at once on this machine's own address, on a free port if that is 0.
 
     Args:
         option: of the command, for its errors.
@@ -49,26 +46,21 @@ class LocalServer:
         ImportError: starlette or uvicorn is not installed.
     """
 
-    def __init__(self, option: str, host: str, port: int) -> None:
+    def __init__(self, option: str, port: int) -> None:
         try:
             import starlette  # noqa: F401
             import uvicorn  # noqa: F401
         except ImportError as error:
             raise ImportError(f"{option} needs starlette and uvicorn: {install('web')}") from error
-        self.socket = _listen(host, port)
+        self.socket = _listen(port)
         self.token = secrets.token_urlsafe(16)
-        self._host = host
 
     def announce(self) -> None:
         """Print the address, and how it is reached from elsewhere."""
-        everywhere, port = self._host in _EVERYWHERE, self.socket.getsockname()[1]
-        shown = socket.gethostname() if everywhere else f"[{self._host}]" if ":" in self._host else self._host
-        print(f"Open http://{shown}:{port}/{self.token}/ in a browser. Ctrl-C ends it.", flush=True)
-        if everywhere:
-            print("It can be reached from other machines, by whoever has the address.", flush=True)
-        elif self._host in _LOOPBACK:
-            tunnel = f"ssh -N -L {port}:127.0.0.1:{port} {socket.gethostname()}"
-            print(f"If this is a machine that you reach by SSH, first on your own: {tunnel}", flush=True)
+        port = self.socket.getsockname()[1]
+        print(f"Open http://127.0.0.1:{port}/{self.token}/ in a browser. Ctrl-C ends it.", flush=True)
+        tunnel = f"ssh -N -L {port}:127.0.0.1:{port} {socket.gethostname()}"
+        print(f"If this is a machine that you reach by SSH, first on your own: {tunnel}", flush=True)
 
     def uvicorn(self, application: Starlette) -> Any:
         """uvicorn's server, for ``serve(sockets=[self.socket])``; Ctrl-C ends it."""
@@ -100,11 +92,9 @@ def guarded(routes: Sequence[BaseRoute], token: str, headers: Mapping[str, str])
     return Starlette(routes=mounted, middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)])
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(port: int) -> socket.socket:
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        return socket.create_server(("127.0.0.1", port))
     except (OSError, OverflowError) as error:
-        raise CannotListen(
-            f"--host {host} --port {port}: cannot listen there ({getattr(error, 'strerror', None) or error})"
-            + ("; --port 0 takes a free one" if port else "")
-        ) from None
+        why = getattr(error, "strerror", None) or error
+        raise CannotListen(f"--port {port}: cannot listen there ({why}); --port 0 takes a free one") from None

@@ -10,27 +10,17 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
-
-from .launch import end_leftovers
+from .launch import end_leftovers, started
 
 #: Seconds between two looks, and seconds in which the driver's processes may end by themselves.
 INTERVAL, PATIENCE = 1.0, 5.0
 
 
-def main(notes: str, pid: str, created: str) -> None:
-    while _lives(int(pid), float(created)):
+def main(notes: str, pid: str, since: str) -> None:
+    while started(int(pid)) == since:
         time.sleep(INTERVAL)
     time.sleep(PATIENCE)
-    end_leftovers(Path(notes), of=[int(pid), float(created)])
-
-
-def _lives(pid: int, created: float) -> bool:
-    try:
-        process = psutil.Process(pid)
-        return process.create_time() == created and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    end_leftovers(Path(notes), of=[int(pid), since])
 
 
 if __name__ == "__main__":

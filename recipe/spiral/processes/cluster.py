@@ -33,6 +33,8 @@ LOOPBACK = {
     "NCCL_SOCKET_IFNAME": "lo",
 }
 _PREFIX = "spiral-"
+#: A file in such a folder, and in no other: only a folder that has it is ever removed.
+_MARK = "made_for_ray"
 #: Characters of a temporary folder below which Ray's sockets still have paths that the system takes (107).
 _LONGEST = 20
 #: Seconds: a younger folder whose lock file is empty may be one whose run is just about to lock it.
@@ -109,17 +111,19 @@ def _private(base: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))  # mode 0700
     try:
         with only_one(folder, "RAY_TMPDIR"):
+            (folder / _MARK).touch()
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_stale(base: Path) -> None:
-    """Remove this user's folders of runs that were killed: nobody holds their locks."""
+    """Remove the folders that this user's killed runs made here: they have the mark, and nobody holds their locks. A
+    run's own folder, which may lie here too, has no mark."""
     for folder in base.glob(f"{_PREFIX}*"):
         with suppress(OSError):
             state, lock = folder.lstat(), (folder / LOCK).lstat()
-            ours = stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid()
+            ours = stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and (folder / _MARK).is_file()
             was_locked = lock.st_size > 0 or time.time() - state.st_mtime > _YOUNG  # whoever locks it writes its number
             if ours and was_locked and stat.S_ISREG(lock.st_mode) and not is_in_use(folder):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -2,8 +2,8 @@
 
 The driver becomes the parent of every orphan among its descendants, so that all processes of a run are below it.
 However the run ends (done, failed, Ctrl-C, a dead worker), the driver ends those processes and removes their shared
-memory. It also keeps their numbers in a file: after a driver was killed, ``after_kill`` ends what it left, or else the
-next start does.
+memory. It also keeps their numbers in a file: after a driver was killed, ``after_kill`` ends what it left, by what that
+driver wrote.
 
 Several runs may use a machine at the same time, each in its own folder. A run ends and removes only what is its own.
 """
@@ -104,7 +104,7 @@ def clean_run(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
     run_dir.mkdir(parents=True, exist_ok=True)
     notes = run_dir / PROCESSES
     with only_one(run_dir, setting), _orphans_adopted():
-        end_leftovers(notes)
+        notes.unlink(missing_ok=True)  # a list that this start did not write ends nobody
         previous = {number: signal.getsignal(number) for number in END_SIGNALS}
         interrupt_on_signals()
         stop_noting = _start_noting(notes)
@@ -195,9 +195,8 @@ def end_processes(processes: list[psutil.Process], patience: float = 3.0) -> Non
 
 def _guard(notes: Path) -> subprocess.Popen[bytes]:
     """Start ``after_kill`` for this process, whose descendants ``notes`` names."""
-    this = psutil.Process()
     return subprocess.Popen(
-        [sys.executable, "-m", GUARD, str(notes), str(this.pid), str(this.create_time())],
+        [sys.executable, "-m", GUARD, str(notes), str(os.getpid()), started(os.getpid())],
         cwd=Path(__file__).parents[3],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -211,7 +210,7 @@ def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
     and gives the names of all segments that were seen."""
     done = threading.Event()
     segments: set[str] = set()
-    driver = [os.getpid(), psutil.Process().create_time()]
+    driver = [os.getpid(), started(os.getpid())]
 
     def note() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)  # else one may come here, and not wake the main thread
@@ -220,7 +219,7 @@ def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
             with suppress(psutil.Error, OSError):
                 children = psutil.Process().children(recursive=True)
                 segments.update(_segments_of(children))
-                processes = [[child.pid, child.create_time()] for child in children]
+                processes = [[child.pid, started(child.pid)] for child in children]
                 now = json.dumps({"driver": driver, "processes": processes, "segments": sorted(segments)})
                 if now != noted:
                     write_whole(notes, now)
@@ -238,39 +237,42 @@ def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
     return stop
 
 
-def end_leftovers(notes: Path, of: list[float] | None = None) -> int:
-    """End what a killed driver left, by the list that it kept; returns how many processes there were. Raises InUse: the
-    driver lives, as it may on a disk without locks.
+def started(pid: int) -> str:
+    """When a process started: the machine's boot, and the clock ticks since then, which setting the clock does not
+    change. Empty: there is none, or it has ended."""
+    with suppress(OSError):
+        state, *numbers = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return "" if state in "ZX" else f"{boot} {numbers[18]}"
+    return ""
 
-    ``of``: only if it is this driver's, by number and time; the list stays, as another start may be writing its own.
+
+def end_leftovers(notes: Path, of: list[Any]) -> int:
+    """End what a killed driver left, by the list that it kept; returns how many processes there were.
+
+    ``of``: the driver, by number and start: another one's list, or somebody's, ends nobody.
     """
     try:
         noted = read_json(notes)
-        if of is not None and noted["driver"] != of:
+        if noted["driver"] != of:
             return 0
-        driver = _living([noted["driver"]] if of is None and "driver" in noted else [])
         leftovers = _living(noted["processes"])
         segments = {str(name) for name in noted.get("segments", ())}
     except (OSError, ValueError, TypeError, LookupError, ArithmeticError):
         return 0  # not what we write
-    if driver:
-        raise InUse(f"{notes.parent}: process {driver[0].pid} is at work there; wait for it, end it, or take another")
     segments |= _segments_of(leftovers)
-    if of is None:
-        notes.unlink(missing_ok=True)
     end_processes(leftovers)
     remove_segments(segments)
     return len(leftovers)
 
 
 def _living(noted: Iterable[Any]) -> list[psutil.Process]:
-    """The processes of these numbers and times that live; process numbers are used again."""
+    """The processes of these numbers and starts that live; process numbers are used again."""
     living = []
-    for pid, created in [(int(pid), float(created)) for pid, created in noted]:
+    for pid, since in [(int(pid), str(since)) for pid, since in noted]:
         with suppress(psutil.Error, ValueError, OverflowError):
-            process = psutil.Process(pid)
-            if pid != os.getpid() and abs(process.create_time() - created) < 0.01:
-                living.append(process)
+            if pid != os.getpid() and since and started(pid) == since:
+                living.append(psutil.Process(pid))
     return living
 
 

@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..storage.disk import write_whole
+from .as_written import as_written
 
 _SECRET = re.compile(
     r"(^|[_-]|(?<=[a-z])(?=[A-Z]))"
@@ -70,8 +71,9 @@ def secrets_of(config: DictConfig) -> dict[str, str]:
     for place, name, text in _texts(OmegaConf.to_container(config, resolve=False)):
         in_clear = is_secret(name)
         for variable, default in _FROM_ENVIRONMENT.findall(text):
-            if in_clear or is_secret(variable):
-                found |= {default: MASK, os.environ.get(variable, ""): f"${{oc.env:{variable},null}}"}
+            value = os.environ.get(variable, "")
+            if in_clear or is_secret(variable) or not value.startswith("/"):  # else a folder
+                found |= {default: MASK if is_secret(variable) else "", value: f"${{oc.env:{variable},null}}"}
                 in_clear = False
         if in_clear:
             with suppress(OmegaConfBaseException):
@@ -101,8 +103,9 @@ def learn(config: DictConfig) -> None:
 
 
 def write_config(file: Path, config: DictConfig) -> None:
-    """Write a resolved config without its keys. Where it has some, only the user may read it, and Hydra's copies."""
-    plain = OmegaConf.to_container(config, resolve=True)
+    """Write a config without its keys, and values of the environment as they are written. Where there are keys, only
+    the user may read it, and Hydra's copies."""
+    plain = as_written(config)
     masked = without_secrets(plain)
     write_whole(file, OmegaConf.to_yaml(OmegaConf.create(masked)))
     if masked != plain or KNOWN:

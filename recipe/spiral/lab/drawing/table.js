@@ -19,16 +19,48 @@ function gridOf(lines) {
 function cellOf(text) {
   const owned = text.match(/^([XOWB])(\d*)$/);
   if (owned) return { text: owned[1], kind: MARK[owned[1]] };
-  return { text: text === "." ? "" : text, kind: text && text !== "." && text.length < 2 && /^[a-z0-9]$/.test(text) ? "edge" : "" };
+  return { text: text === "." ? "" : text, kind: !text || text !== "." && text.length < 2 && /^[a-z0-9]?$/.test(text) ? "edge" : "" };
 }
 
-function board(rows, before) {
-  const numbered = rows.length === 3 && rows[0].length === 3;
-  const cells = rows.map((row, y) => row.map((text, x) => {
-    const { text: shown, kind } = cellOf(text), changed = before && before[y]?.[x] !== text && kind !== "edge";
-    return h("td", { class: `${numbered && kind === "edge" ? "" : kind} ${changed ? "new" : ""}` }, plain(shown));
+// Which actions are chosen by which cells: "y,x" -> [[action, the cell that completes it, or null]]. A cell is named by what
+// stands in it (a free square's number), by its column's number, or by letters and digits at the board's edge ("[a2b3]").
+function actionsOn(rows, legal) {
+  const found = new Map(), squares = new Map(), columns = rows[0].length > 3 && rows[0].every((text) => /^\d+$/.test(text));
+  const add = (cell, action, then = null) => found.set(cell, [...(found.get(cell) ?? []), [action, then]]);
+  rows.forEach((row, y) => row.forEach((text, x) => {
+    squares.set(`${rows.at(-1)[x]}${row[0]}`, `${y},${x}`);
+    const action = `[${columns ? rows[0][x] : text}]`;
+    if (legal.includes(action)) add(`${y},${x}`, action);
   }));
-  return h("table", { class: `board ${numbered ? "big" : ""}` }, h("tbody", {}, cells.map((row) => h("tr", {}, row))));
+  for (const action of legal) {
+    const [, from, to] = action.match(/^\[([a-z]\d+)([a-z]\d+)\]$/) ?? [];
+    if (squares.has(from) && squares.has(to)) add(squares.get(from), action, squares.get(to));
+  }
+  return found;
+}
+
+// Whether all that may be played can be chosen on the table itself.
+function playedOn(table, legal) {
+  if (typeof table !== "string" || !legal.length) return false;
+  const grids = parts(table).map(gridOf).filter(Boolean), said = new Set(grids.flatMap((rows) => [...actionsOn(rows, legal).values()].flat().map(([action]) => action)));
+  return legal.every((action) => said.has(action));
+}
+
+// `legal` are the actions of whoever moves, and `play` is called with the one that is clicked.
+function board(rows, before, legal, play) {
+  const numbered = rows.length === 3 && rows[0].length === 3, actions = play ? actionsOn(rows, legal) : new Map();
+  const place = h("table", { class: `board ${numbered ? "big" : ""}` });
+  const draw = (from) => place.replaceChildren(h("tbody", {}, rows.map((row, y) => h("tr", {}, row.map((text, x) => {
+    const { text: shown, kind } = cellOf(text), changed = before && before[y]?.[x] !== text && kind !== "edge", cell = `${y},${x}`;
+    const whole = from === null ? actions.get(cell)?.find(([, then]) => then === null) : actions.get(from)?.find(([, then]) => then === cell);
+    const begins = actions.get(cell)?.some(([, then]) => then !== null);
+    const click = whole ? () => play(whole[0]) : begins ? () => draw(from === cell ? null : cell) : null;
+    const label = whole ? whole[0] : `${rows.at(-1)[x]}${row[0]}`;
+    return h("td", { class: `${numbered && kind === "edge" ? "" : kind} ${changed ? "new" : ""} ${from === cell ? "from" : ""}` },
+      click ? h("button", { type: "button", "aria-label": label, onclick: click }, plain(shown)) : plain(shown));
+  })))));
+  draw(null);
+  return place;
 }
 
 // Parts of a drawing: its lines, cut where a line is empty.
@@ -56,12 +88,13 @@ function kuhn({ rounds, won, played, now }, names) {
     earlier.length ? h("ol", { class: "rounds" }, earlier.map((one) => h("li", {}, `${one.cards.map((rank) => rank ?? "?").join(" – ")}: ${one.moves.map(([, action]) => action).join(", ")}; ${ended(one)}`))) : null);
 }
 
-// The table after a turn; `before` is the one before it, of which a board's difference stands out. `names` are the players'.
-function drawTable(table, before = null, names = ["player 0", "player 1"]) {
+// The table after a turn; `before` is the one before it, of which a board's difference stands out. `names` are the players';
+// with `play` a board takes the `legal` actions by clicks.
+function drawTable(table, before = null, names = ["player 0", "player 1"], legal = [], play = null) {
   if (typeof table !== "string") return h("div", { class: "drawing" }, kuhn(table, names));
   const earlier = typeof before === "string" ? parts(before) : [];
   return h("div", { class: "drawing" }, parts(table).map((lines, place) => {
     const rows = gridOf(lines);
-    return rows ? board(rows, earlier[place] ? gridOf(earlier[place]) : null) : h("pre", { class: "table", dir: "auto" }, visible(lines.join("\n")));
+    return rows ? board(rows, earlier[place] ? gridOf(earlier[place]) : null, legal, play) : h("pre", { class: "table", dir: "auto" }, visible(lines.join("\n")));
   }));
 }

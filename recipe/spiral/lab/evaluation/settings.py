@@ -15,8 +15,10 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from ...match import Rules
 from ...players.prompts import check_style, general_template, get_template
+from ...processes.as_written import refuse_environment
 from ...storage.checkpoints import config_file
 from ...storage.disk import unwritable
+from ..opponents.budgets import API
 from ..parsing import Count, GameName, Listed, Number, Section, Temperature, checked, parse
 from .benchmarks.catalog import PAPER_AVERAGES, BenchmarkName
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES, game_tree
@@ -148,6 +150,8 @@ class Settings(Section):
         Raises:
             ValueError: a setting is wrong; the message says which, and what it must be.
         """
+        for entries in ("policies", "opponents"):
+            refuse_environment(config[entries], entries, API)
         settings = parse(cls, OmegaConf.to_container(config, resolve=True))
         settings._check_together()
         return settings

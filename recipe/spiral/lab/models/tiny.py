@@ -103,7 +103,7 @@ class Spec:
     @cached_property
     def name(self) -> str:
         """The folder's name. It has a hash of everything here: another text or setting is another model."""
-        prompt = asdict(get_template(self.template))
+        prompt = {**asdict(get_template(self.template)), "begin": ""}  # as it was when templates had one
         if not prompt["examples"]:
             del prompt["examples"]  # as it was before there were any
         whole = {"version": VERSION, **asdict(self), "prompt": prompt, "texts": self.texts}

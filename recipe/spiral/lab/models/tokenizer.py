@@ -78,4 +78,4 @@ def prompt_texts(template: Template, observation: str) -> list[str]:
     if template.plain:
         return [template.text(observation)]
     messages = [f"{message['role']}\n{message['content']}" for message in template.messages(observation)]
-    return [*messages, "assistant\n", "\n", *([template.begin] if template.begin else [])]
+    return [*messages, "assistant\n", "\n"]

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from ...games import GameFailure, known_games, resolve
 from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
-from ...players.prompts import STYLES
 from ...processes.arguments import Arguments, run_program, within
 from ...processes.engine_failure import EngineFailure
 from ...processes.terminal import fail
@@ -30,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Play; returns the exit status: 0, 1 (the game or the model failed) or 2 (refused)."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    parser.refuse_idle(options, host="web", port="web")
+    parser.refuse_idle(options, port="web")
     from ...storage.checkpoints import BrokenCheckpoint
 
     try:
@@ -43,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.web:
             from .web import serve
 
-            serve(session, options.role or 0, options.host, options.port)
+            serve(session, options.role or 0, options.port)
         else:
             asyncio.run(_in_terminal(session, options.role, options.games))
     except Left as error:
@@ -55,15 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(file=sys.stderr)  # behind what was being typed
         raise
-    finally:
-        session.opponent.close()
     return 0
 
 
 def _session(options: argparse.Namespace) -> Session:
     game = resolve(options.game)
-    asked = (options.template, options.style, options.temperature, options.response_length, options.base)
-    wish = Wish(options.save / "weights", *asked, options.engine)
+    wish = Wish(options.save / "weights", options.template, options.temperature)
     seed = secrets.randbits(32) if options.seed is None else options.seed
     folder = None if options.no_save else options.save
     if folder is not None and (why := unwritable(folder)):
@@ -125,30 +121,16 @@ def _parser() -> Arguments:
         help="do not show what the model writes beside its action. In games that hide something it is shown at the end",
     )
     parser.add_argument("--web", action="store_true", help="play in a browser, at the address that is printed")
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="--web: the address to listen on; otherwise this machine's own"
-    )
     parser.add_argument("--port", type=within(int, 0, 65_535), default=0, help="--web: the port; otherwise a free one")
     parser.add_argument(
         "--save", type=Path, default=FOLDER, metavar="FOLDER", help=f"for the games; otherwise {FOLDER}"
     )
     parser.add_argument("--no-save", action="store_true", help="save nothing")
     parser.add_argument("--template", help="of the model's prompts; otherwise its run's or config group's, or chat")
-    parser.add_argument("--style", choices=STYLES, help="of the model's prompts; otherwise its run's, or state")
     parser.add_argument(
         "--temperature",
         type=within(float, 0, 10),
         help="of the model's sampling; otherwise its run's, or 1; 0: no randomness",
-    )
-    parser.add_argument(
-        "--response-length", type=within(int, 1, 1_000_000), help="the model's longest response, in tokens"
-    )
-    parser.add_argument("--base", help="the model that a LoRA adapter belongs to, if its config does not say it")
-    parser.add_argument(
-        "--engine",
-        choices=("transformers", "vllm"),
-        default="transformers",
-        help="vllm pays off with a GPU and a long game",
     )
     return parser
 

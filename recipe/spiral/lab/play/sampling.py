@@ -1,5 +1,4 @@
-"""A model's responses by transformers: for one person at a table vLLM's start takes longer than the game. With a large
-model, vLLM, the evaluation's engine, is faster."""
+"""A model's responses by transformers: for one person at a table vLLM's start takes longer than the game."""
 
 from __future__ import annotations
 
@@ -9,22 +8,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
-
 from ...players.policy import Generation
 from ...players.records import Tokens
-from ...processes.composing import RECIPE
 from ...processes.engine_failure import EngineFailure
-from ...processes.launch import put_on_path, set_environment
-from ..evaluation.policies.evaluation_engine import EngineSettings, VLLMEngine
 from ..evaluation.policies.scored import load
 from .threads import begin
 
 #: A response is announced again after so many tokens.
 _EVERY = 8
-#: ``play`` has no setting of vLLM's.
-PLAY = {"mend": "free memory if it is that, or take --engine transformers"}
 
 
 class Transformers:
@@ -106,18 +97,3 @@ def _warpers(sampling: Mapping[str, Any]) -> Any:
     if sampling["top_p"] < 1:
         steps.append(TopPLogitsWarper(float(sampling["top_p"])))
     return LogitsProcessorList(steps)
-
-
-def start_vllm(
-    model: Path, adapter: Path | None, max_model_len: int, folder: Path, texts: Path | None = None
-) -> VLLMEngine:
-    """An engine with the settings that an evaluation has on this machine. ``max_model_len`` is of prompt and response
-    together, in tokens; ``folder`` gets a file of what vLLM prints. Raises ImportError: vLLM is not installed;
-    EngineFailure: it does not start."""
-    with initialize_config_dir(str(RECIPE / "config"), version_base=None):
-        config = compose("eval")
-    set_environment(OmegaConf.to_container(config.environment, resolve=True))
-    put_on_path(RECIPE.parents[1])
-    settings = EngineSettings.model_validate(OmegaConf.to_container(config.engine, resolve=True))
-    adapters = () if adapter is None else (adapter,)
-    return VLLMEngine(model, adapters, max_model_len, settings, folder, names=PLAY, texts=texts)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,18 +37,11 @@ class Wish:
     Attributes:
         cache: the folder for exported checkpoints.
         temperature: of its sampling; 0 takes the likeliest token.
-        response_length: its longest response, in tokens.
-        base: the model that an adapter belongs to.
-        engine: "transformers" or "vllm".
     """
 
     cache: Path
     template: str | None = None
-    style: str | None = None
     temperature: float | None = None
-    response_length: int | None = None
-    base: str | None = None
-    engine: str = "transformers"
 
 
 @dataclass(frozen=True)
@@ -61,14 +53,12 @@ class Opponent:
         make: the player; takes seconds with a model. ``make(progress)`` tells the number of tokens of a response while
             it is written, from another thread.
         note: what the person should know; "".
-        close: ends what ``make`` started.
     """
 
     name: str
     make: Callable[[Callable[[int], None]], Player]
     rules: Rules = field(default_factory=Rules)
     note: str = ""
-    close: Callable[[], None] = field(default=lambda: None)
 
 
 def find(game: str, model: str | None, wish: Wish) -> Opponent:
@@ -87,19 +77,18 @@ def find(game: str, model: str | None, wish: Wish) -> Opponent:
         model = "tiny" if game in MADE_FOR["tiny"] else "random"
     if model in FIXED:
         if wish != Wish(wish.cache):
-            options = ", ".join(f"--{field.name.replace('_', '-')}" for field in fields(Wish)[1:])
-            raise ValueError(f"{options}: are for models; {model} has no weights")
+            raise ValueError(f"--template, --temperature: are for models; {model} has no weights")
         check(model, None, [game])
         player = make_player(model)
         return Opponent(player.name, lambda progress: player)
     run = None if model in EMBEDDED else _run(_split(model)[0])
-    prompts = Prompts(wish.template, wish.style)
-    [policy] = parse([_entry(model, wish)], wish.cache, "MODEL", prompts)
+    prompts = Prompts(wish.template, None)
+    [policy] = parse([_entry(model)], wish.cache, "MODEL", prompts)
     loading = _Loading(game, policy, wish, run)
     note = ""
     if model in MADE_FOR and game not in MADE_FOR[model]:
         note = f"{model} has only learned to read {' and '.join(MADE_FOR[model])}: expect illegal answers in {game}."
-    return Opponent(policy.name, loading.make, _rules(run), note, loading.close)
+    return Opponent(policy.name, loading.make, _rules(run), note)
 
 
 def _split(model: str) -> tuple[Path, int | None]:
@@ -112,14 +101,12 @@ def _split(model: str) -> tuple[Path, int | None]:
     return Path(path).expanduser(), int(step)
 
 
-def _entry(model: str, wish: Wish) -> Any:
+def _entry(model: str) -> Any:
     """What an evaluation's list of policies has for such an opponent."""
     if model in EMBEDDED:
-        if wish.base:
-            raise ValueError(f"--base {wish.base}: is for LoRA adapters; {model} is a whole model")
         return model
     path, step = _split(model)
-    entry: dict[str, Any] = {"path": str(path), **({"base": wish.base} if wish.base else {})}
+    entry: dict[str, Any] = {"path": str(path)}
     if not path.exists():
         _refuse_mistyped(model, path, step)
         return {**entry, "path": model}
@@ -144,15 +131,10 @@ def _latest(run: Path) -> int | None:
 
 def _refuse_mistyped(model: str, path: Path, step: int | None) -> None:
     """See that what is no folder may at least be a model of the hub, which is asked for it then."""
-    names = [*FIXED, *EMBEDDED]
-    nearest = difflib.get_close_matches(model, names, n=1, cutoff=0.7)
-    beside = sorted(other.name for other in path.parent.iterdir() if other.is_dir()) if path.parent.is_dir() else []
-    if not nearest:
-        nearest = [str(path.with_name(name)) for name in difflib.get_close_matches(path.name, beside, n=1)]
     inside = "/" in model and path.parent.is_dir()
-    if nearest or inside or step is not None or not is_hub_id(model):
-        hint = f"did you mean {nearest[0]}?" if nearest else f"the names are {', '.join(names)}"
-        raise ValueError(f"MODEL={model}: there is no such folder, and no opponent of that name; {hint}")
+    if inside or step is not None or not is_hub_id(model):
+        names = ", ".join((*FIXED, *EMBEDDED))
+        raise ValueError(f"MODEL={model}: there is no such folder, and no opponent of that name ({names})")
 
 
 def _run(path: Path) -> DictConfig | None:
@@ -180,11 +162,6 @@ class _Loading:
     policy: Policy
     wish: Wish
     run: DictConfig | None
-    engine: Any = None
-
-    def close(self) -> None:
-        if self.engine is not None:
-            self.engine.close()
 
     def make(self, progress: Callable[[int], None]) -> Player:
         """Raises ValueError: the model, or its tokenizer, cannot be used."""
@@ -200,10 +177,8 @@ class _Loading:
                 f"({type(error).__name__}: {' '.join(str(error).split())[:200]}); try another --template"
             ) from error
         prompt_length, response_length = policy.lengths
-        response_length = self.wish.response_length or response_length
-
         player = PolicyPlayer(
-            generate=self._generate(progress, prompt_length + response_length, tokenizer.eos_token_id),
+            generate=self._generate(progress, tokenizer.eos_token_id),
             encode=encode,
             decode=lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True)),
             sampling={**_sampling(self.run, self.wish), "max_tokens": response_length},
@@ -212,16 +187,11 @@ class _Loading:
         )
         return cast(Player, player)
 
-    def _generate(self, progress: Callable[[int], None], length: int, eos: int | None) -> Generate:
-        from .sampling import Transformers, start_vllm  # imports torch
+    def _generate(self, progress: Callable[[int], None], eos: int | None) -> Generate:
+        from ...rollouts.end_tokens import end_tokens
+        from .sampling import Transformers  # imports torch
 
         policy = self.policy
         assert policy.model is not None
-        if self.wish.engine == "vllm":
-            self.engine = start_vllm(policy.model, policy.adapter, length, self.wish.cache.parent, policy.texts)
-            generate: Generate = self.engine.generate_as(policy.name, policy.adapter)
-            return generate
-        from ...rollouts.end_tokens import end_tokens
-
         ends = end_tokens(policy.texts or policy.model, eos)
         return Transformers(policy.model, policy.adapter, ends, policy.name, progress).generate

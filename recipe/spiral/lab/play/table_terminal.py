@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -28,6 +29,18 @@ def prepare() -> None:
             import readline  # noqa: F401
 
 
+def _on_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _marked(line: str) -> str:
+    """A board's line with players' marks in bold and numbers of free squares faint; another line as it is."""
+    cells = line.split("|") if "|" in line else line.split(" ")
+    if len(cells) < 3 or any(len(cell.strip()) > 1 for cell in cells):
+        return line
+    return re.sub(r"[XOWB@]|\d", lambda cell: f"\x1b[{2 if cell[0].isdigit() else 1}m{cell[0]}\x1b[0m", line)
+
+
 class Terminal:
     """Asks on stdin and prints on stdout."""
 
@@ -44,7 +57,7 @@ class Terminal:
         if complaint:
             print(complaint)
         elif self._asked != shown:
-            print(f"\n{visible(position.observation)}\n")
+            self._print(position.observation)
         self._asked = shown
         while True:
             try:
@@ -56,7 +69,7 @@ class Terminal:
                 case ["/help"] | ["?"]:
                     print(_HELP)
                 case ["/board"]:
-                    print(f"\n{visible(position.observation)}\n")
+                    self._print(position.observation)
                 case ["/actions"]:
                     print(" ".join(choices(position.game)) or "Any text that the rules above allow.")
                 case ["/responses"]:
@@ -69,6 +82,13 @@ class Terminal:
                 case _:
                     return entry
 
+    def _print(self, text: str) -> None:
+        """A game's text: long lines are broken between words, and on a terminal a board's marks stand out from the
+        numbers of free squares."""
+        width = shutil.get_terminal_size().columns
+        lines = (textwrap.fill(line, width) if len(line) > width else line for line in visible(text).split("\n"))
+        print("", *map(_marked, lines) if _on_terminal() else lines, "", sep="\n")
+
     def waits(self) -> None:
         self._show_status(f"{self.table.opponent} ...")
 
@@ -79,7 +99,7 @@ class Terminal:
 
     def _show_status(self, text: str) -> None:
         """A line that the next one replaces, where there is a terminal."""
-        if sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        if _on_terminal():
             erase = f"\r{' ' * len(self._status)}\r"
             sys.stdout.write(erase + text[: shutil.get_terminal_size().columns - 1])
             sys.stdout.flush()
@@ -107,7 +127,7 @@ class Terminal:
         """Show the end of a game, and everything that was hidden."""
         rewards = finished.record.rewards
         mine, others = rewards[self.table.role], rewards[1 - self.table.role]
-        print(f"\n{finished.board}\n")
+        self._print(finished.board)
         if finished.seen:
             print("\n".join(map(self._line, finished.moves)))
             print(f"\n{self.table.opponent} saw at its last turn:\n{textwrap.indent(finished.seen, '  | ')}\n")

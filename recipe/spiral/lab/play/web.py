@@ -33,7 +33,7 @@ _BUTTONS = 120
 _HEADERS = headers("style-src 'self'; connect-src 'self'; img-src data:")
 
 
-def serve(session: Session, role: int, host: str, port: int) -> None:
+def serve(session: Session, role: int, port: int) -> None:
     """Play in a browser until Ctrl-C. ``role`` is the person's in the first game; port 0 is a free one.
 
     Raises:
@@ -41,7 +41,7 @@ def serve(session: Session, role: int, host: str, port: int) -> None:
         ImportError: starlette or uvicorn is not installed.
         Exception: what ``Session.play`` raises.
     """
-    server = LocalServer("--web", host, port)
+    server = LocalServer("--web", port)
     page = WebPage(session, role)
     server.announce()
     asyncio.run(_run(server.uvicorn(application(page, server.token)), server.socket, page))
@@ -145,7 +145,7 @@ class WebPage:
             observation=visible(position.observation),
             complaint=complaint,
             actions=list(actions[:_BUTTONS]),
-            legal=list(legal[:_BUTTONS]),
+            legal=list(legal),
         )
         return await self._entries.get()
 

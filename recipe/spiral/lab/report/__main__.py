@@ -63,7 +63,7 @@ def _run(options: argparse.Namespace) -> int:
     out: Path = options.out or run / REPORT
     if why := unwritable(out):
         raise NoRun(f"--out {out}: {why}")
-    server = LocalServer("--serve", "127.0.0.1", options.port) if options.serve else None
+    server = LocalServer("--serve", options.port) if options.serve else None
     report = RunReport(run, out, options.game)
     begun = time.monotonic()
     report.renew()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...processes.interrupts import LIMIT, SAVE_LIMIT, STOPPED_STATUS, held_back
-from ...processes.launch import PROCESSES, clean_run, end_leftovers, end_with_parent
+from ...processes.launch import clean_run, end_with_parent
 from ...processes.run_log import duration
 from ...processes.terminal import Follow, visible
 from ..run_progress import progress, steps_done
@@ -146,8 +146,6 @@ class Sweep:
         """Note how a job went; one that has not ended yet counts as interrupted."""
         job, status = run.job, run.process.poll()
         run.following.close()
-        if status is not None:
-            end_leftovers(job.folder / PROCESSES)  # of a job that was killed
         state = self.states[job.name]
         interrupted = status is None or status in (128 + signal.SIGINT, -signal.SIGINT, -signal.SIGTERM)
         state.status = _STATUSES.get(status, "interrupted" if interrupted else "failed")

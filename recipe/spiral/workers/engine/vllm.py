@@ -26,8 +26,6 @@ from .calls import Ended, Request, answer_many
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
-#: What says how the engine is, and nothing else.
-OPEN = ("/health", "/metrics")
 #: Calls that a server takes at a time: more than there ever are. While it takes new weights all requests wait in it,
 #: and if these were as many as it takes, the call that lets them go on would wait behind them for ever.
 MOST_CALLS = 1_000_000
@@ -37,24 +35,6 @@ def run_name() -> str:
     """The Ray job with the port of its cluster: one name for each run on a machine."""
     context = ray.get_runtime_context()
     return f"{context.get_job_id()}-{context.gcs_address.rsplit(':', 1)[-1]}"
-
-
-class Closed:
-    """The first part (ASGI) of vLLM's HTTP server, which refuses all other paths: a run reaches its engines through
-    Ray, and vLLM's key guards only some."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and scope["path"] not in OPEN:
-            start = {"type": "http.response.start", "status": 403, "headers": [(b"content-type", b"text/plain")]}
-            await send(start)
-            await send({"type": "http.response.body", "body": b"A run's engine is reached through Ray.\n"})
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
-        else:
-            await self._app(scope, receive, send)
 
 
 class TokenPrompts:
@@ -109,8 +89,6 @@ class VLLMServer(vLLMHttpServer):
         for limit in LORA_LIMITS:
             if self.lora_as_adapter and settings.get(limit) is not None:
                 setattr(args, limit, max(int(settings[limit]), int(getattr(args, limit))))
-        if hasattr(args, "middleware"):
-            args.middleware = [*args.middleware, f"{Closed.__module__}.{Closed.__qualname__}"]
         await super().run_server(args)
         self._room = int(args.max_cpu_loras or args.max_loras) - 1  # one is the policy's
         self.wrap_engine()

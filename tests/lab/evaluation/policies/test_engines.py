@@ -27,7 +27,6 @@ from recipe.spiral.lab.evaluation.policies.evaluation_engine import (
     models_of,
 )
 from recipe.spiral.lab.parsing import parse
-from recipe.spiral.lab.play.sampling import PLAY
 from recipe.spiral.processes.engine_failure import DIED, LAST_WORDS, EngineFailure
 from tests.lab.evaluation.made_policies import Fakes, adapter
 
@@ -179,11 +178,11 @@ def test_an_engine_that_dies_at_work_tells_its_last_words(tmp_path: Path) -> Non
     log.write_text(
         f"an earlier engine's\n(EngineCore pid=7) {LAST_WORDS}.\n(EngineCore pid=7) RuntimeError: CUDA error\n"
     )
-    engine._names, engine._log, engine._log_start = PLAY, log, 20
+    engine._names, engine._log, engine._log_start = {"mend": "free memory"}, log, 20
 
     async def dies(*_: object, **__: object) -> None:
         raise RuntimeError(f"{DIED}. See stack trace (above) for the root cause.")
 
     engine._engine = SimpleNamespace(collective_rpc=dies)
-    with pytest.raises(EngineFailure, match=r"cannot load its weights: RuntimeError: CUDA error; .* --engine transf"):
+    with pytest.raises(EngineFailure, match=r"cannot load its weights: RuntimeError: CUDA error; .*free memory"):
         asyncio.run(engine.become(PATHS[0]))

@@ -20,13 +20,10 @@ function status(now) {
   return now.tokens ? `${now.opponent} is writing, ${now.tokens} tokens` : `${now.opponent} is to move`;
 }
 
+// A button for each action that cannot be chosen on the board.
 function showActions(now) {
-  const place = at("actions");
-  const columns = Math.sqrt(now.actions.length);
-  const short = now.actions.every((action) => action.length <= 3);
-  place.classList.toggle("grid", short && now.actions.length > 3 && (Number.isInteger(columns) || columns < 3));
-  place.style.setProperty("--columns", Number.isInteger(columns) ? columns : now.actions.length);
-  place.replaceChildren(...now.actions.map((action) =>
+  const shown = playedOn(now.table, now.legal) ? [] : now.actions;
+  at("actions").replaceChildren(...shown.map((action) =>
     h("button", { type: "button", disabled: !now.legal.includes(action), onclick: () => enter(action) }, action)));
 }
 
@@ -49,7 +46,7 @@ function showTable(now, before) {
   if (at("table").hidden === pictured) at("text").open = !pictured;
   at("table").hidden = !pictured;
   const names = now.role === 0 ? ["you", now.opponent] : [now.opponent, "you"];
-  if (pictured) at("table").replaceChildren(drawTable(table, tables[0], names));
+  if (pictured) at("table").replaceChildren(drawTable(table, tables[0], names, now.legal, now.phase === "yours" ? enter : null));
   text("observation", now.end ? now.end.board : now.observation);
   at("text").hidden = at("observation").hidden;
   at("text").querySelector("summary").textContent = now.end ? "The whole game in words" : "The game in words, as a model sees it";
