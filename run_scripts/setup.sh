@@ -6,13 +6,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
     cat <<'HELP'
-usage: run_scripts/setup.sh [--cpu | --gpu [--build-flash-attn] [--unchecked] | --gpu-versions]
+usage: run_scripts/setup.sh [--cpu | --gpu [--unchecked] | --gpu-versions]
 
 Makes .venv, or does nothing when it is up to date. After a failure or a kill, the same command goes on.
   --cpu               requirements/cpu.lock, Python 3.11: 3.5 GB, or 7.2 GB with PyPI's build of torch. The default.
   --gpu               requirements/gpu.lock, Python 3.11 or 3.12: verl 0.9.1's own stack for CUDA 13. Looks first whether
-                      this machine has a driver, a compiler, Python's headers and the disk space (docs/gpu.md).
-  --build-flash-attn  with --gpu: compiles flash-attn where there is no wheel, for the cards of this machine; takes hours
+                      this machine has a driver, a compiler and Python's headers (docs/gpu.md).
   --unchecked         with --gpu: goes on whatever this machine lacks, as where an image is made without a card
   --gpu-versions      .venv-gpu-versions: the versions of --gpu, built for a CPU, for `run_scripts/test.sh --full`
 Without a flag an existing .venv keeps its kind. The exit status is 3 where the machine lacks something.
@@ -29,17 +28,16 @@ die() {
     exit 1
 }
 
-kind='' build='' unchecked=''
+kind='' unchecked=''
 for arg in "$@"; do
     case $arg in
         --cpu | --gpu | --gpu-versions) kind=${arg#--} ;;
-        --build-flash-attn) build=yes ;;
         --unchecked) unchecked=yes ;;
         -h | --help) usage && exit 0 ;;
         *) usage >&2 && exit 2 ;;
     esac
 done
-[[ -z $build$unchecked || $kind == gpu ]] || { usage >&2 && exit 2; }
+[[ -z $unchecked || $kind == gpu ]] || { usage >&2 && exit 2; }
 
 # One set-up at a time. pip inherits the lock: one that outlives a killed set-up is waited for as well. It comes before all that
 # is looked at, since the other set-up may be making a .venv of another kind.
@@ -63,9 +61,9 @@ outdated=$venv.spiral-outdated
 [[ -n $kind ]] || { [[ -f $marks/kind ]] && kind=$(<"$marks/kind"); } || kind=cpu
 hardware=cpu versions="3.11 or 3.12" pythons=(python3.12 python3.11 python3 python)
 case $kind in
-    cpu) locks=(requirements/torch-cuda.lock requirements/cpu.lock) versions=3.11 pythons=(python3.11 python3 python) gib=5 ;;
-    gpu) locks=(requirements/gpu.lock) hardware=gpu gib=14 ;;
-    gpu-versions) locks=(requirements/gpu.lock requirements/gpu-versions.lock) gib=12 ;;
+    cpu) locks=(requirements/torch-cuda.lock requirements/cpu.lock) versions=3.11 pythons=(python3.11 python3 python) ;;
+    gpu) locks=(requirements/gpu.lock) hardware=gpu ;;
+    gpu-versions) locks=(requirements/gpu.lock requirements/gpu-versions.lock) ;;
 esac
 
 find_python() {
@@ -127,50 +125,6 @@ make_venv() {
     packages_stamp >"$marks/begun"
 }
 
-# GiB that are free where a file or folder is or will be, and the device that they are on.
-free_space() {
-    local place=$1
-    until [[ -e $place ]]; do place=$(dirname "$place"); done
-    df -Pk "$place" | awk 'NR == 2 { printf "%d %s\n", $4 / 1048576, $1 }'
-}
-
-# Room for the environment, for what pip downloads before it installs it, and for pip's cache, which may be on one device.
-check_space() {
-    local cache=${PIP_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/pip} place need room device already=0
-    local -A needed=() free=() places=()
-    [[ ! -d $venv ]] || already=$(du -sk "$venv" | awk '{ printf "%d", $1 / 1048576 }')
-    while read -r need place; do
-        read -r room device < <(free_space "$place")
-        free[$device]=$room
-        needed[$device]=$((${needed[$device]:-0} + need))
-        places[$device]+="${places[$device]:+, }$place"
-    done <<PLACES
-$((gib > already ? gib - already : 0)) $venv
-$((gib / 4)) ${TMPDIR:-/tmp}
-$([[ -n ${PIP_NO_CACHE_DIR:-} ]] && echo 0 || echo $((gib / 3))) $cache
-PLACES
-    for device in "${!needed[@]}"; do
-        ((free[$device] >= needed[$device])) ||
-            problem "the disk of ${places[$device]} has ${free[$device]} GiB free, and ${needed[$device]} are needed: make room, or" \
-                "set TMPDIR and PIP_CACHE_DIR to another disk, or PIP_NO_CACHE_DIR=1."
-    done
-}
-
-problems=()
-problem() { problems+=("$*"); }
-
-# All of what would stop the set-up, before it downloads anything.
-check_machine() {
-    [[ $kind != gpu ]] || check_gpu_machine
-    check_space
-    ((${#problems[@]})) || return 0
-    printf 'setup: %s\n' "${problems[@]}" | awk '!seen[$0]++' >&2 # many cards, one problem
-    if [[ -z $unchecked ]]; then
-        echo "setup: nothing was downloaded$([[ $kind != gpu ]] || echo '; --unchecked goes on all the same')." >&2
-        exit 3
-    fi
-}
-
 # Asked for by name: pip takes PyPI's build before one from a folder, of which no index tells the hash.
 cpu_build() {
     pip install -qq --require-hashes --no-deps -r <(wanted | sed -nE 's/^(torch==[^ ]*)/\1+cpu/p') 2>/dev/null && return
@@ -214,7 +168,7 @@ if [[ $read_only ]] && ! { is_marked packages "$(packages_stamp)" && is_marked p
     die "$PWD cannot be written to, and its ${venv##*/} is missing or out of date."
 fi
 if ! is_marked packages "$(packages_stamp)"; then
-    check_machine
+    [[ $kind != gpu || $unchecked ]] || check_gpu_machine
     make_venv
     install_packages
     packages_stamp >"$marks/packages"

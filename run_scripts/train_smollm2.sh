@@ -4,7 +4,6 @@
 set -euo pipefail
 [[ ${1:-} == -h || ${1:-} == --help ]] && exec sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-source run_scripts/limit.sh 7200
 kind=
 [[ -e .venv ]] || ! nvidia-smi -L &>/dev/null || kind=--gpu
 run_scripts/setup.sh ${kind:+"$kind"}
@@ -15,5 +14,4 @@ if [[ $made == gpu ]]; then
 else
     echo "smollm2_cpu: LoRA, 20 steps of about 30 turns; on two cores about half an hour (an estimate)" >&2
 fi
-exec timeout --foreground --verbose --kill-after=$((${SPIRAL_SAVE_LIMIT:-120} + 30)) "$limit" \
-    python -m recipe.spiral.main_spiral +experiment="smollm2_$made" "$@"
+exec python -m recipe.spiral.main_spiral +experiment="smollm2_$made" "$@"

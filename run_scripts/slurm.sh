@@ -7,16 +7,16 @@
 #SBATCH --exclusive
 #SBATCH --time=48:00:00
 #SBATCH --signal=B:TERM@300
-# SPIRAL's run on three games as a job of SLURM: `sbatch [--nodes=N] run_scripts/paper/slurm.sh [OVERRIDE ...]`, from the
+# SPIRAL's run on three games as a job of SLURM: `sbatch [--nodes=N] run_scripts/slurm.sh [OVERRIDE ...]`, from the
 # project's root, on a disk that all nodes see, with .venv made before. It starts Ray on each node and the run on the first.
 # Submitted again, it goes on from the last checkpoint. --dry-run needs no SLURM.
 set -euo pipefail
-cd "${SLURM_SUBMIT_DIR:-$(dirname "${BASH_SOURCE[0]}")/../..}"
+cd "${SLURM_SUBMIT_DIR:-$(dirname "${BASH_SOURCE[0]}")/..}"
 nodes=${SLURM_JOB_NUM_NODES:-2}
 run=(run_scripts/train.sh paper trainer.nnodes="$nodes" trainer.experiment_name=paper_slurm "$@")
 [[ " $* " =~ " "(-h|--help|--dry-run)" " ]] && exec "${run[@]}"
 if [[ -z ${SLURM_JOB_NODELIST:-} ]]; then
-    echo "slurm.sh: SLURM_JOB_NODELIST is not set: this is no job of SLURM; start it by sbatch (docs/cluster.md)" >&2
+    echo "slurm.sh: SLURM_JOB_NODELIST is not set: this is no job of SLURM; start it by sbatch (docs/gpu.md)" >&2
     exit 2
 fi
 

@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
     cat <<'HELP'
-usage: run_scripts/paper/evaluate.sh [--dry-run] [RUN_DIR [OVERRIDE ...]]
+usage: run_scripts/paper_benchmarks.sh [--dry-run] [RUN_DIR [OVERRIDE ...]]
 
 Asks the base model zero-shot and after two examples (the paper's base figures are few-shot), and, if RUN_DIR has checkpoints,
 its last one. Called before and after the training with the same RUN_DIR (outputs/spiral/paper), it only asks what is missing:
@@ -19,11 +19,11 @@ case ${1:-} in
     --dry-run) dry=(--cfg job --resolve) && shift ;;
     -*) usage >&2 && exit 2 ;;
 esac
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run_dir=${1:-outputs/spiral/paper}
 run_dir=${run_dir%/}
 if (($#)) && [[ ! -d $run_dir ]]; then
-    echo "evaluate.sh: $run_dir: there is no such folder; before the training, make it (mkdir -p) or leave it out" >&2
+    echo "paper_benchmarks.sh: $run_dir: there is no such folder; before the training, make it (mkdir -p) or leave it out" >&2
     exit 2
 fi
 (($# == 0)) || shift
