@@ -79,6 +79,18 @@ class Objective(Protocol):
         """A part of a step's line on the console; ends with two blanks."""
 
 
+class ObjectiveKind(NamedTuple):
+    """An objective and what it needs.
+
+    Attributes:
+        make: the objective, from the config; in the trainer.
+        wrap_loss: wraps verl's loss function of a micro-batch; in the policy's workers, also where it is not used.
+    """
+
+    make: Callable[[Any], Objective]
+    wrap_loss: Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
 class Kind(NamedTuple):
     """A kind of opponent that does not learn and has no weights here.
 
@@ -149,17 +161,11 @@ class Watcher:
 class Extension:
     """Adds nothing: override what is to be added."""
 
-    #: Names of ``algorithm.adv_estimator`` that it has an objective for.
-    estimators: Sequence[str] = ()
-
     # -- the start, in the process that starts the run -----------------------------------------------------------------
 
     def run(self, jobs: Sequence[tuple[Any, Any]]) -> int | None:
         """Do what the command line asks for in place of one training, and return the exit status; None: nothing of
         mine. A job is a config and Hydra's own node."""
-
-    def settle(self, config: Any) -> None:
-        """Set what follows from other settings."""
 
     def check(self, config: Any) -> None:
         """Look at the settings, without torch and verl; a ValueError or ImportError refuses them in one line."""
@@ -190,19 +196,16 @@ class Extension:
 
     # -- training ------------------------------------------------------------------------------------------------------
 
-    def objective(self, config: Any) -> Objective | None:
-        """What trains in place of the policy gradient, by ``algorithm.adv_estimator``; None: not of mine."""
+    def objectives(self) -> Mapping[str, ObjectiveKind]:
+        """What may train in place of the policy gradient, by ``algorithm.adv_estimator``."""
+        return {}
 
     def watcher(self, config: Any) -> Watcher | None:
         """What watches the training; None: nothing."""
 
-    def wrap_loss(self, loss: Callable[..., Any]) -> Callable[..., Any]:
-        """verl's loss function of a micro-batch, in the policy's workers."""
-        return loss
-
     # -- validation ----------------------------------------------------------------------------------------------------
 
-    def exact(self, config: Any, tokenizer: Any, workers: Any) -> Callable[[], Measured] | None:
+    def validate(self, config: Any, tokenizer: Any, workers: Any) -> Callable[[], Measured] | None:
         """What measures the policy itself at each validation; None: nothing is asked for.
 
         ``workers.on_each_rank(function, *args)`` calls ``function(worker, *args)`` on each rank of the policy.
@@ -231,6 +234,11 @@ def choose(config: Any, say: Callable[[str], None]) -> tuple[Extension, ...]:
 def loaded() -> tuple[Extension, ...]:
     """Those of this run, in this process."""
     return tuple(map(_made, filter(None, os.environ.get(NAMES, "").split(","))))
+
+
+def objectives() -> dict[str, ObjectiveKind]:
+    """What may train in place of the policy gradient, by ``algorithm.adv_estimator``."""
+    return {name: kind for extension in loaded() for name, kind in extension.objectives().items()}
 
 
 def first(asked: Callable[[Extension], Any]) -> Any:

@@ -52,7 +52,8 @@ class SpiralTrainer(Mixin):
         self.launched = Launched()
         self.state = RunState(config, self.launched)
         #: What trains in place of the policy gradient; None: nothing.
-        self.objective = extensions.first(lambda extension: extension.objective(config))
+        kind = extensions.objectives().get(config.algorithm.adv_estimator)
+        self.objective = None if kind is None else kind.make(config)
         self.filters = Filters.from_config(config)
         # in rounds a step's games are launched while it samples, until they have given so many turns
         in_rounds = config.batch_unit == "turns" and config.trainer.v1.trainer_mode == "sync"
@@ -116,7 +117,7 @@ class SpiralTrainer(Mixin):
             league.engine = self.opponents
             self.opponents.sleep()
         for extension in extensions.loaded():
-            exact = extension.exact(self.config, self.tokenizer, self.actor_rollout_wg)
+            exact = extension.validate(self.config, self.tokenizer, self.actor_rollout_wg)
             self.exact += [] if exact is None else [exact]
         if self.global_steps == 0 and league.due(0):
             self.state.join_pool(0, self.actor_rollout_wg.save_snapshot)

@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..extensions import loaded
+from ..extensions import objectives
 from ..match import Rules
 from ..players import random_player
 from ..players.prompts import check_style, get_template
@@ -77,9 +77,9 @@ def _algorithm(config: DictConfig) -> None:
         "algorithm.adv_estimator=grpo: compares the two players of one game, whose outcomes R and -R have the mean 0; "
         "take grpo_role, with data.games_per_start",
     )
-    more = any(name in extension.estimators for extension in loaded())
     require(
-        more or name in ESTIMATORS, f"algorithm.adv_estimator={name!r}: unknown here; known: {', '.join(ESTIMATORS)}"
+        name in ESTIMATORS or name in objectives(),
+        f"algorithm.adv_estimator={name!r}: unknown here; known: {', '.join(ESTIMATORS)}"
     )
     require(name != "gae" or config.critic.enable is not False, "critic.enable=false: gae needs a critic; take null")
     size, same = config.data.train_batch_size, config.data.games_per_start

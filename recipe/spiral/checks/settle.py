@@ -35,8 +35,7 @@ def settle(config: DictConfig, named: Collection[str] = (), say: Callable[[str],
         ConfigError: a setting that follows from others was set.
         ValueError: an extension refuses some.
     """
-    for extension in extensions.choose(config, say):
-        extension.settle(config)
+    extensions.choose(config, say)
     follows, defaults = following(config), verls_defaults()
     values = OmegaConf.to_container(config, resolve=False)
     assert isinstance(values, dict)

@@ -6,7 +6,7 @@ import math
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..extensions import loaded
+from ..extensions import objectives
 from ..opponents.engine_settings import has_adapter
 from ..opponents.league import League
 from ..processes.attention import PACKED, TORCHS
@@ -47,7 +47,7 @@ def check_late(config: DictConfig) -> None:
     actor = config.actor_rollout_ref.actor
     omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
     build_optimizer([torch.nn.Parameter(torch.zeros(1))], omega_conf_to_dataclass(actor.optim))
-    own = any(extension.objective(config) is not None for extension in loaded())
+    own = config.algorithm.adv_estimator in objectives()
     if not own and isinstance(config.actor_rollout_ref.model.external_lib, str):  # others may register losses
         get_policy_loss_fn(actor.policy_loss.loss_mode)
 

@@ -83,7 +83,7 @@ class Extension(extensions.Extension):
 
         return watcher.Watcher(config)
 
-    def exact(self, config: Any, tokenizer: Any, workers: Any) -> Callable[[], Measured] | None:
+    def validate(self, config: Any, tokenizer: Any, workers: Any) -> Callable[[], Measured] | None:
         if not _asks_exact(config):
             return None
         from .evaluation.exploitability.live_metrics import LiveMetrics
