@@ -81,8 +81,8 @@ SOURCES: list[tuple[str, Any, tuple[str, ...]]] = [
         "run_name",
         vLLMHttpServer.__init__,
         (
-            'os.environ["VERL_RAY_JOB_ID"] = ray.get_runtime_context().get_job_id()',
             'os.environ["VERL_REPLICA_RANK"] = str(replica_rank)',
+            'os.environ["VERL_RAY_JOB_ID"] = ray.get_runtime_context().get_job_id()',
         ),
     ),
     ("VLLMReplica", vLLMReplica.__init__, ("self.server_class = ray.remote(vLLMHttpServer)",)),

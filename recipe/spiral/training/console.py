@@ -59,7 +59,8 @@ class Console:
         objective = "" if self.objective is None else self.objective.line(metrics)
         self.say(
             f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s ({phases})  "
-            f"{metrics['perf/games_per_second']:.3g} games/s  overhead {metrics['perf/overhead']:.0%}  {self._games(metrics)}{objective}"
+            f"{metrics['perf/games_per_second']:.3g} games/s  overhead {metrics['perf/overhead']:.0%}  "
+            f"{self._games(metrics)}{objective}"
             f"invalid {metrics['turns/invalid']:.1%}  {self._lost(metrics)}"
             f"tokens {metrics['turns/response_tokens']:.1f}  entropy {metrics['turns/entropy']:.3f}  "
             f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  {self._pool(metrics)}ETA {duration(left)}"
