@@ -79,7 +79,7 @@ def _algorithm(config: DictConfig) -> None:
     )
     require(
         name in ESTIMATORS or name in objectives(),
-        f"algorithm.adv_estimator={name!r}: unknown here; known: {', '.join(ESTIMATORS)}"
+        f"algorithm.adv_estimator={name!r}: unknown here; known: {', '.join(ESTIMATORS)}",
     )
     require(name != "gae" or config.critic.enable is not False, "critic.enable=false: gae needs a critic; take null")
     size, same = config.data.train_batch_size, config.data.games_per_start
