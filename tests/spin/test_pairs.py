@@ -14,7 +14,7 @@ from recipe.spiral.lab.audit.recompute import marks
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.rae import Baselines
 from recipe.spiral.rollouts.channel import Played
-from recipe.spiral.spin.dpo import DpoSettings
+from recipe.spiral.spin.dpo_settings import DpoSettings
 from recipe.spiral.spin.pairs import UNPAIRED, PairObjective, Pairs, find_pairs
 from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.step import Step, account, deal

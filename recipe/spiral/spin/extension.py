@@ -10,22 +10,22 @@ from typing import Any
 from .. import extensions
 from ..extensions import Objective, ObjectiveKind
 from ..rollouts.schedule import plays_games
-from .dpo_checks import DPO, check_dpo
+from .dpo_settings import DPO
 
 
 class Extension(extensions.Extension):
     def check(self, config: Any) -> None:
+        from .checks import check_dpo, check_questions
+
         check_dpo(config)
         if not plays_games(config):
-            from .question_checks import check_questions
-
             check_questions(config)
 
     def ready(self, config: Any, tokenizer: Any) -> None:
         if plays_games(config):
             return
         from ..processes.launch import put_on_path
-        from .question_checks import check_question_prompts
+        from .checks import check_question_prompts
         from .response_scores import BOXED
 
         check_question_prompts(config, tokenizer)
@@ -41,7 +41,7 @@ class Extension(extensions.Extension):
 
 
 def _pairs(config: Any) -> Objective:
-    from .dpo import DpoSettings
+    from .dpo_settings import DpoSettings
     from .pairs import PairObjective
 
     return PairObjective(DpoSettings.from_config(config.algorithm))

@@ -21,8 +21,8 @@ from ..players.records import GameRecord
 from ..training.metrics import share_metrics
 from ..training.rows import Rows
 from .branches import without_branches
-from .dpo import DpoSettings, log_ratios, pair_sums
-from .dpo_checks import DPO
+from .dpo import log_ratios, pair_sums
+from .dpo_settings import DPO, DpoSettings
 
 #: Why a turn is left out that is in no pair.
 UNPAIRED = "unpaired"

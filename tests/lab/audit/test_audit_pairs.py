@@ -14,7 +14,7 @@ from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.spin.answer_loop import answer_record
 from recipe.spiral.spin.branches import branch_keys
-from recipe.spiral.spin.dpo import DpoSettings
+from recipe.spiral.spin.dpo_settings import DpoSettings
 from recipe.spiral.spin.pairs import PairObjective
 from recipe.spiral.spin.response_scores import Score
 from recipe.spiral.spin.training_questions import TrainingQuestion

@@ -22,7 +22,7 @@ API = "api"
 
 
 def _asked(run_dir: str | None = None, **settings: Any) -> ApiPlayer:
-    return ApiPlayer(ApiSettings.from_mapping(settings), API, Costs(run_dir and Path(run_dir) / COSTS))
+    return ApiPlayer(ApiSettings.from_mapping(settings), API, Costs(Path(run_dir) / COSTS if run_dir else None))
 
 
 #: An endpoint's player should serve all games of its process, because its places are its own.
