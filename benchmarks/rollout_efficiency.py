@@ -9,11 +9,8 @@ before it has ended. Nothing is computed from the answers. The run's own time is
 are seconds of the clock, so that nothing else may run meanwhile.
 `--run` first makes a short run by itself, on the machine as it is now.
 
-Also shown: the same turns by the engine alone in lock step (all games' first turns, then all second turns, ...), and
-one game at a time, as earlier implementations play. Lock step waits for the longest answer of each turn, so that it
-depends on how answers differ in length, which those of a tiny model hardly do: with `--answers 32` the run is made with
-a model whose answers have 32 tokens in the mean and end with the same chance at each (`long_answers.py`). The engine's
-steps are counted as well, because a step takes longer with more games on a CPU, and should take hardly longer on a GPU.
+A tiny model's answers hardly differ in length. With `--answers 32` the run is made with a model whose answers have 32
+tokens in the mean and end with the same chance at each (`long_answers.py`).
 """
 
 from __future__ import annotations
@@ -45,9 +42,6 @@ RUN = (
     "trainer.save_freq=-1",
     "trainer.logger=[file]",
 )
-#: Games whose time one at a time is measured; the others' follows from their number of turns.
-ALONE = 16
-
 #: A game: its turns, each a prompt and the number of tokens of the answer.
 Game = list[tuple[list[int], int]]
 
@@ -95,9 +89,8 @@ class Alone:
         )
 
     def seconds(self, games: list[Game], play: Callable[[Alone, list[Game]], None]) -> float:
-        """Seconds from nothing known of any prompt; counts the engine's steps."""
+        """Seconds from nothing known of any prompt."""
         self.engine.reset_prefix_cache()
-        self.steps = 0
         begin = time.perf_counter()
         play(self, games)
         return time.perf_counter() - begin
@@ -120,7 +113,6 @@ class Alone:
     def answered(self) -> Iterator[str]:
         """The requests that ended, until there are none."""
         while self.engine.has_unfinished_requests():
-            self.steps += 1
             for output in self.engine.step():
                 if output.finished:
                     yield output.request_id
@@ -138,17 +130,6 @@ def at_once(alone: Alone, games: list[Game]) -> None:
     for name in alone.answered():
         game, turn = map(int, name.split("-")[:2])
         ask(game, turn + 1)
-
-
-def lock_step(alone: Alone, games: list[Game]) -> None:
-    """All games wait for the longest answer of a turn."""
-    for turn in range(max(map(len, games))):
-        at_once(alone, [[game[turn]] for game in games if turn < len(game)])
-
-
-def one_by_one(alone: Alone, games: list[Game]) -> None:
-    for game in games:
-        at_once(alone, [game])
 
 
 def timer(run_dir: Path, name: str) -> dict[int, float]:
@@ -176,21 +157,7 @@ def measure(run_dir: Path, steps: int, repeats: int) -> dict[str, Any]:
         seconds = sorted(alone.seconds(games, at_once) for _ in range(repeats))
         turns = sum(map(len, games))
         rows.append({"step": step, "games": len(games), "turns": turns, "play": play[step], "alone": seconds})
-    efficiency = median(median(row["alone"]) / row["play"] for row in rows)
-    at_best, steps_at_best = median(rows[-1]["alone"]), alone.steps
-    in_lock_step = median(alone.seconds(games, lock_step) for _ in range(repeats)) / at_best
-    lock_step_steps = alone.steps / steps_at_best
-    # of a few games; the others' time follows from their number of turns
-    more = sum(map(len, games)) / sum(map(len, games[:ALONE]))
-    one_at_a_time = more * alone.seconds(games[:ALONE], one_by_one) / at_best
-    return {
-        "steps": rows,
-        "efficiency": efficiency,
-        "lock_step": in_lock_step,
-        "lock_step_steps": lock_step_steps,
-        "one_by_one": one_at_a_time,
-        "one_by_one_steps": more * alone.steps / steps_at_best,
-    }
+    return {"steps": rows, "efficiency": median(median(row["alone"]) / row["play"] for row in rows)}
 
 
 def show(figures: dict[str, Any]) -> None:
@@ -200,12 +167,6 @@ def show(figures: dict[str, Any]) -> None:
         cells = f"{row['step']:>5}{row['games']:>7}{row['turns']:>7}{row['play']:>9.2f}{alone:>9.2f}"
         print(f"{cells}{spread:>14}{alone / row['play']:>12.2f}")
     print(f"rollout efficiency: {figures['efficiency']:.2f} (median; target: {TARGET})")
-    for name in ("lock_step", "one_by_one"):
-        print(
-            f"{name.replace('_', ' ')}: {figures[name]:.1f} times as long as the engine alone at once, "
-            f"{figures[f'{name}_steps']:.1f} times as many steps, {figures[name] * figures['efficiency']:.1f} times as "
-            "long as the run plays"
-        )
     last = figures["steps"][-1]
     print(f"{last['turns'] / last['play']:,.0f} turns per second of play")
 

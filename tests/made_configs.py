@@ -46,7 +46,17 @@ def unsettled(
 def config(tmp_path: Path, *overrides: str, **chosen: Any) -> DictConfig:
     """The same, with what follows."""
     made = unsettled(tmp_path, *overrides, **chosen)
-    settle(made, [override.split("=")[0] for override in overrides])
+    settle(made)
+    return made
+
+
+def composed_by(program: str, words: Sequence[str]) -> DictConfig:
+    """What a program composes from a command line, settled."""
+    overrides = [word for word in words if not word.startswith("-")]
+    with initialize_config_dir(str(CONFIG), version_base=None):
+        made = compose(program, overrides=overrides)
+    if program == "spiral_trainer":
+        settle(made)
     return made
 
 

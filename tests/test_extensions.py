@@ -58,12 +58,6 @@ def test_a_users_extension_is_asked_before_ours(mine: Mine, tmp_path: Path) -> N
     assert given({"path": "/nowhere/of/mine"}) is MEMBERS
 
 
-def test_a_users_extension_may_run_the_jobs(mine: Mine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mine, "run", lambda jobs: 7)
-    monkeypatch.setattr(main_spiral, "compose", lambda program: [(OmegaConf.create({"dry_run": True}), None)])
-    assert main_spiral._main() == 7
-
-
 def test_what_is_not_a_users_is_ours(mine: Mine, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no such folder"):
         given({"path": "/nowhere"})

@@ -7,16 +7,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral import extensions, main_spiral
+from recipe.spiral import extensions
 from recipe.spiral.checks import ConfigError
 from recipe.spiral.lab import models
-from recipe.spiral.lab.evaluation import command as evaluation
 from recipe.spiral.main_spiral import provide_model, seconds_to_save, verls_reason
 from recipe.spiral.opponents.model_files import whole_path
 from recipe.spiral.processes.composing import in_verl
@@ -40,10 +38,7 @@ finally:
     ("override", "message"),
     [
         ("games=[Nope]", "spiral: unknown game 'Nope'. Known games: "),
-        ("algorithm.gamma=2", "spiral: algorithm.gamma=2: must be a number > 0 and <= 1"),
-        ("records.tokens=maybe", "spiral: records.tokens=maybe: must be true or false"),
-        ("trainer.val_before_train=off", "spiral: trainer.val_before_train=off: must be true or false"),
-        ("data.games=[Nim]", "spiral: data.games=[Nim]: there is no such setting; did you mean `games`?"),
+        ("algorithm.gamma=2", "spiral: algorithm.gamma=2.0: must be from 0 to 1"),
         # as a whole path: verl takes no slash at the end
         (
             "trainer.resume_mode=resume_path trainer.resume_from_path=run/checkpoints/global_step_10/",
@@ -54,7 +49,15 @@ finally:
 def test_a_bad_setting_is_refused_before_anything_large_is_imported(
     tmp_path: Path, override: str, message: str
 ) -> None:
-    command = [sys.executable, "-c", PROGRAM, *override.split(), "hardware=cpu", f"run_dir={tmp_path / 'run'}"]
+    command = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        *override.split(),
+        "hardware=cpu",
+        "model=tiny",
+        f"run_dir={tmp_path / 'run'}",
+    ]
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}
@@ -162,13 +165,3 @@ def test_an_extension_is_made_once_in_a_process(tmp_path: Path, monkeypatch: pyt
     [mine] = extensions.choose(config, print)
     assert [one is mine for one in extensions.loaded()] == [True], "so that it may remember something"
     del sys.modules["my_rewards"]
-
-
-@pytest.mark.parametrize("start", [main_spiral._main, evaluation._main], ids=["main_spiral", "main_eval"])
-def test_keys_that_are_no_text_are_refused(
-    start: Callable[[], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".env").write_bytes(b"OPENAI_API_KEY=\xff\n")
-    assert start() == 2
-    assert capsys.readouterr().err.startswith("spiral: .env: cannot be read ('utf-8' codec can't decode byte 0xff")

@@ -7,7 +7,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,9 +96,8 @@ def check(results: Results, stages: list[Stage], options: argparse.Namespace, be
         print(_row(kept, " (kept)"), flush=True)
     end = None if options.minutes is None else begin + 60 * options.minutes
     for group, most, until in _groups(results.device, stages, options.side_by_side, end):
-        with closing(run(group, results, options.limit, until, most)) as over:
-            for result in over:
-                print(_row(result), flush=True)
+        for result in run(group, results, options.limit, until, most):
+            print(_row(result), flush=True)
         found = results.read(group[0].name) if group and group[0].vital else None
         if found and found.status != "passed":
             print(f"{found.name} {found.status}: nothing after it can work without it; it is not run", flush=True)

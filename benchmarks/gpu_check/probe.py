@@ -26,14 +26,7 @@ class StageFailed(Exception):
 
 @dataclass
 class Probe:
-    """One stage's own view.
-
-    Attributes:
-        device: ``cuda`` or ``cpu``.
-        work: a folder for what the stage makes; it is removed afterwards.
-        checks: of each its name, status and detail.
-        figures: a number, a text, or a list or dictionary of them, by name.
-    """
+    """One stage's own view: its device (``cuda`` or ``cpu``), a folder for what it makes, and what it has noted."""
 
     device: str
     work: Path
@@ -59,6 +52,7 @@ class Probe:
             raise StageFailed(f"{name}: {detail}" if detail else name)
 
     def figure(self, name: str, value: Any) -> None:
+        """Note a figure: a number, a text, or a list or dictionary of them."""
         self.figures[name] = value
         self._write()
 
@@ -68,13 +62,6 @@ class Probe:
         print(": ".join(filter(None, (status, name, detail))), flush=True)
 
     def _write(self) -> None:
-        text = json.dumps({"checks": self.checks, "figures": self.figures})
-        file = self.work / NOTED
-        file.with_suffix(".new").write_text(text, encoding="utf-8")
-        file.with_suffix(".new").replace(file)
-
-
-def read(work: Path) -> dict[str, Any]:
-    """What a stage has noted; empty where there is nothing."""
-    file = work / NOTED
-    return dict(json.loads(file.read_bytes())) if file.is_file() else {"checks": [], "figures": {}}
+        new = self.work / f"{NOTED}.new"
+        new.write_text(json.dumps({"checks": self.checks, "figures": self.figures}), encoding="utf-8")
+        new.replace(self.work / NOTED)

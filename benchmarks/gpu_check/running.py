@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from threading import Lock
 
 from .inside import INTERRUPTED, TO_ITS_END, adopt_orphans, end_children
-from .probe import ENDED, FAILED, PASSED, SKIPPED, read
+from .probe import ENDED, FAILED, NOTED, PASSED, SKIPPED
 from .results import Result, Results
 from .stages import Stage
 
@@ -34,8 +35,8 @@ OFFLINE = {
     "VLLM_NO_USAGE_STATS": "1",
     "PYTHONUNBUFFERED": "1",
 }
-_COLOURS = re.compile(r"\x1b\[[\d;]*m")
 ROOT = Path(__file__).resolve().parents[2]
+LOCK = Lock()
 
 
 def lanes() -> int:
@@ -50,115 +51,93 @@ def left(end: float | None) -> float:
 
 def run(
     stages: Sequence[Stage], results: Results, limit: float | None = None, end: float | None = None, most: int = 1
-) -> Generator[Result, None, None]:
+) -> Iterator[Result]:
     """Run stages; their results come as they end, masked and written.
 
     Args:
-        stages: which, in their order. What has less left than its least is not begun, which is its result.
+        stages: which, in their order.
         results: where they and their logs go.
         limit: seconds for each; None: the stage's own.
         end: when all of them must be over, by ``time.monotonic``; None: never.
         most: how many run side by side.
     """
     adopt_orphans()
-    waiting, running = list(stages), list[Running]()
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    with ThreadPoolExecutor(most) as pool:
+        started = [pool.submit(_run, stage, results, limit, end, running) for stage in stages]
+        try:
+            for future in as_completed(started):
+                with LOCK:  # a stage that starts now is not one that another one left
+                    end_children(but=[process.pid for process in running.values()])
+                yield results.write(future.result())
+        except BaseException:  # interrupted: what was found until then is written
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in running.values():
+                process.send_signal(signal.SIGINT)
+            for future in (future for future in started if not future.cancelled()):
+                results.write(future.result())
+            end_children()
+            raise
+
+
+def _run(
+    stage: Stage, results: Results, limit: float | None, end: float | None, running: dict[str, subprocess.Popen[bytes]]
+) -> Result:
+    """Run one stage. One that has less time left than its least is not begun, which is its result."""
+    begin, there = time.monotonic(), left(end)
+    if there < stage.least[results.device]:
+        why = f"not begun: {max(there, 0):.0f} s left, it needs {stage.least[results.device]:.0f}"
+        return Result(stage.name, results.device, ENDED, why, 0, 0)
+    seconds = min(limit or stage.limits[results.device], there)
+    work, log = results.folder / "work" / stage.name, results.folder / "logs" / f"{stage.name}.log"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "benchmarks.gpu_check.inside", stage.function, results.device, str(work)]
+    with (work / "log").open("wb") as output:
+        with LOCK:
+            process = running[stage.name] = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, **OFFLINE, "PYTHONPATH": paths},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        late = _wait(process, seconds)
+    del running[stage.name]
+    code, lines = process.returncode, results.masked_log(work / "log", log)
+    noted = json.loads((work / NOTED).read_bytes()) if (work / NOTED).is_file() else {"checks": [], "figures": {}}
+    shutil.rmtree(work, ignore_errors=True)
+    checks = noted["checks"]
+    status = STATUS.get(code, FAILED)
+    if late and code != 0:
+        status = FAILED if any(check["status"] == FAILED for check in checks) else ENDED
+    said = {check["status"]: f"{check['name']}: {check['detail']}".strip(": ") for check in reversed(checks)}
+    passed = f"{sum(check['status'] == PASSED for check in checks)} checks passed"
+    line = {
+        PASSED: passed,
+        SKIPPED: said.get(SKIPPED, ""),
+        ENDED: f"{passed}, then {f'its {seconds:.0f} s were over' if late else 'interrupted'}",
+        FAILED: said.get(FAILED) or next(iter(lines[::-1]), "it printed nothing"),
+    }[status]
+    took, tail = round(time.monotonic() - begin, 1), lines[-40:] if status in (FAILED, ENDED) else []
+    return Result(stage.name, results.device, status, line, code, took, checks, noted["figures"], tail)
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait for its end. When its time is over it is interrupted, and if that is not enough, killed: then True."""
     try:
-        while waiting or running:
-            while waiting and len(running) < most:
-                stage = waiting.pop(0)
-                if (there := left(end)) < (least := stage.least[results.device]):
-                    why = f"not begun: {max(there, 0):.0f} s left, it needs {least:.0f}"
-                    yield results.write(Result(stage.name, results.device, ENDED, why, 0, 0))
-                else:
-                    running.append(Running(stage, results, min(limit or stage.limits[results.device], there)))
-            for one in [one for one in running if one.over()]:
-                running.remove(one)
-                end_children(but=[other.process.pid for other in running])
-                yield results.write(one.result())
-            time.sleep(0.1)
-    finally:
-        for one in running:
-            one.interrupt("interrupted")
-        for one in running:
-            while not one.over():
-                time.sleep(0.1)
-            results.write(one.result())
-        end_children()
-
-
-class Running:
-    """A stage that runs, for so many seconds at most."""
-
-    def __init__(self, stage: Stage, results: Results, limit: float) -> None:
-        self._stage, self._results, self._limit = stage, results, limit
-        self._work = results.folder / "work" / stage.name
-        shutil.rmtree(self._work, ignore_errors=True)
-        self._work.mkdir(parents=True)
-        self._begin, self._interrupted, self._why = time.monotonic(), float("inf"), ""
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.gpu_check.inside", stage.function, results.device, str(self._work)],
-            cwd=ROOT,
-            env={**os.environ, **OFFLINE, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        self._tail: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self._results.log(self._stage.name).open("w", encoding="utf-8") as log:
-            for line in self.process.stdout:
-                text = _COLOURS.sub("", line.decode("utf-8", errors="replace").rstrip().rsplit("\r", 1)[-1])
-                masked = self._results.masker(text)
-                self._tail = [*self._tail[-39:], masked]
-                log.write(f"{masked}\n")
-                log.flush()
-
-    def interrupt(self, why: str) -> None:
-        """End it as Ctrl-C does."""
-        if not self._why:
-            self._interrupted, self._why = time.monotonic(), why
-            self.process.send_signal(signal.SIGINT)
-
-    def over(self) -> bool:
-        """Whether it has ended. When its time is over it is interrupted, and if that is not enough, killed."""
-        if self.process.poll() is not None:
-            return True
-        now = time.monotonic()
-        if now - self._begin > self._limit:
-            self.interrupt(f"its {self._limit:.0f} s were over")
-        if now - self._interrupted > PATIENCE:
-            self.process.kill()
+        process.wait(seconds)
         return False
-
-    def result(self) -> Result:
-        """Its result, when it is over."""
-        self._reader.join(10.0)
-        noted, code = read(self._work), self.process.returncode
-        shutil.rmtree(self._work, ignore_errors=True)
-        checks = noted["checks"]
-        status = STATUS.get(code, FAILED)
-        if self._why and code != 0:
-            status = FAILED if any(check["status"] == FAILED for check in checks) else ENDED
-        line, seconds = self._line(status, checks), round(time.monotonic() - self._begin, 1)
-        tail = self._tail if status in (FAILED, ENDED) else []
-        return Result(
-            self._stage.name, self._results.device, status, line, code, seconds, checks, noted["figures"], tail
-        )
-
-    def _line(self, status: str, checks: list[dict[str, str]]) -> str:
-        passed = sum(check["status"] == PASSED for check in checks)
-        said = {
-            check["status"]: ": ".join(filter(None, (check["name"], check["detail"]))) for check in reversed(checks)
-        }
-        if FAILED in said:
-            return said[FAILED]
-        if status == ENDED:
-            return f"{passed} checks passed, then {self._why or 'interrupted'}"
-        if status == SKIPPED:
-            return said.get(SKIPPED, "skipped")
-        return f"{passed} checks passed" if status == PASSED else next(iter(self._tail[::-1]), "it printed nothing")
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    return True

@@ -1,7 +1,7 @@
 """Stage ``speed``: how fast a model of Qwen3's shape is played and trained with, and what memory that takes.
 
 The model is made here, with random weights, and its answers end anywhere, with a legal move (``long_answers``). A run
-plays its games, and then the engine alone plays the same games: all at once, in lock step, and one at a time.
+plays its games, and then the engine alone plays the same games.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import long_answers
-from benchmarks.rollout_efficiency import Alone, Game, at_once, games_of, lock_step, one_by_one
+from benchmarks.rollout_efficiency import Alone, Game, at_once, games_of
 from recipe.spiral.lab.models.published import PUBLISHED
 
 from .probe import Probe, SkipStage
@@ -27,13 +27,12 @@ TABLE = "speed"
 
 @dataclass(frozen=True)
 class Size:
-    """The fields of the model's config, tokens of an answer in the mean, games of a step, games that the engine plays
-    one at a time, GiB of an engine's cache, and GiB of a card for all of this."""
+    """The fields of the model's config, tokens of an answer in the mean, games of a step, GiB of an
+    engine's cache, and GiB of a card for all of this."""
 
     form: Mapping[str, Any]
     tokens: int = 256
     games: int = 256
-    alone: int = 4
     cache: float = 12.0
     needs: float = 0.0
 
@@ -79,18 +78,16 @@ def speed(probe: Probe) -> None:
     probe.figure(TABLE, table)
     config = composed("spiral_trainer", f"hardware={HARDWARE[probe.device]}", *settings)
     prepare(config)
-    alone, play = Alone(config), table["run"]["play s"]
-    alone.seconds([game[:1] for game in games[: size.alone]], at_once)  # warm
-    ways = {
-        "at once": (at_once, games),
-        "lock step": (lock_step, games),
-        "one by one": (one_by_one, games[: size.alone]),
+    alone = Alone(config)
+    alone.seconds([game[:1] for game in games[:4]], at_once)  # warm
+    seconds = alone.seconds(games, at_once)
+    efficiency = seconds / table["run"]["play s"]
+    table["engine alone"] = {
+        "play s": seconds,
+        "tokens/s in play": _answered(games) / seconds,
+        "efficiency": efficiency,
     }
-    for name, (way, played) in ways.items():
-        seconds = alone.seconds(played, way) * _answered(games) / _answered(played)
-        table[f"engine alone, {name}"] = {"play s": seconds, "times as long as the run": seconds / play}
-        probe.figure(TABLE, table)
-    efficiency = table["engine alone, at once"]["times as long as the run"]
+    probe.figure(TABLE, table)
     probe.check("the engine alone played the same games", 0 < efficiency < 2, f"efficiency {efficiency:.2f}")
 
 

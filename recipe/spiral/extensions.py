@@ -2,7 +2,7 @@
 
 ``extensions`` in the config names modules. Each has a class ``Extension``, a subclass of the one here, and every
 process of a run makes those that it asks. Ours are ``lab.extension`` (exact metrics, benchmarks, the memory's estimate,
-dry runs, sweeps, the making of models, opponents that are no past selves) and ``spin.extension`` (DPO on pairs).
+dry runs, the making of models, opponents that are no past selves) and ``spin.extension`` (DPO on pairs).
 Somebody else's is used in the same way; see docs/extensions.md. Besides, ``config/task/questions.yaml`` names
 the dataset of ``spin``, and nothing else of the core a name in either.
 """
@@ -163,9 +163,8 @@ class Extension:
 
     # -- the start, in the process that starts the run -----------------------------------------------------------------
 
-    def run(self, jobs: Sequence[tuple[Any, Any]]) -> int | None:
-        """Do what the command line asks for in place of one training, and return the exit status; None: nothing of
-        mine. A job is a config and Hydra's own node."""
+    def run(self, config: Any) -> int | None:
+        """Do what the config asks for in place of a training, and return the exit status; None: nothing of mine."""
 
     def check(self, config: Any) -> None:
         """Look at the settings, without torch and verl; a ValueError or ImportError refuses them in one line."""

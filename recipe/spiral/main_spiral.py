@@ -1,7 +1,7 @@
 """Trains a language model by self-play: ``python -m recipe.spiral.main_spiral [overrides]``.
 
-It composes the config, checks it, provides the model, and runs verl's trainer with SPIRAL's hooks. All processes that
-it starts have ended when it ends.
+Hydra composes the config, of ``config/`` and ``config.py``. What follows is set, what would train wrongly is refused,
+the model is provided, and verl's trainer runs with SPIRAL's hooks. With ``-m`` each job is a child process.
 """
 
 from __future__ import annotations
@@ -11,19 +11,26 @@ from .processes.interrupts import end_on_signals  # the first import: it does so
 # isort: split
 import importlib
 import json
+import multiprocessing
 import os
+import sys
 import traceback
 from contextlib import nullcontext
 from pathlib import Path
 
+import hydra
+from dotenv import load_dotenv
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import CompactHydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from . import extensions
-from .checks import ConfigError, check, check_model, compose, is_sweep, refusals
+from .checks import ConfigError, check, check_model, refusals
 from .checks.errors import require
 from .checks.resumption import finished, followed
+from .checks.settle import settle
 from .checks.verls import check_late
-from .opponents.model_files import whole_path
 from .processes.as_written import as_written
 from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
@@ -43,6 +50,7 @@ from .processes.interrupts import (
 from .processes.launch import (
     TRACKER_VARIABLES,
     clean_run,
+    end_with_parent,
     one_run,
     put_on_path,
     set_environment,
@@ -51,7 +59,7 @@ from .processes.launch import (
 )
 from .processes.masking import is_secret, take_secrets_out, write_config
 from .processes.run_log import LOG
-from .processes.starting import choose_checkpoint, model_of_resumed, own_checkpoints, set_aside, tell_precision
+from .processes.starting import choose_checkpoint, model_of_resumed, own_checkpoints, set_aside
 from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
 from .rollouts.end_tokens import end_tokens
@@ -60,57 +68,76 @@ from .storage.checkpoints import CONFIG, latest
 from .storage.disk import InUse, LineFile
 
 
+class JobFailed(CompactHydraException):
+    """A job of a multirun has not trained to its end. Hydra starts the others all the same, and then shows this."""
+
+
 def main() -> None:
-    """Run what the command line asks for, and end the process with status 0, 1 (failed), 2 (bad config), 3 (stopped by
-    the guard) or 130 (interrupted)."""
+    """Run what the command line asks for, and end the process with status 0, 1 (failed, or not composed), 2 (refused),
+    3 (stopped by the guard) or 130 (interrupted)."""
     end_on_signals()
-    run_command(_main, " before anything was started")
+    load_dotenv(Path.cwd() / ".env")  # what is set already wins
+    run_command(compose, " before anything was started")
 
 
-def _main() -> int:
+@hydra.main(config_path=str(RECIPE / "config"), config_name="spiral_trainer", version_base=None)
+def compose(config: DictConfig) -> None:
+    """Run one config that Hydra has composed."""
+    job = HydraConfig.get()
+    if job.mode != RunMode.MULTIRUN:
+        sys.exit(run(config))
+    config.run_dir = job.runtime.output_dir
+    config.trainer.experiment_name += f"/{Path(config.run_dir).name}"
+    if (status := in_child(config)) != 0:
+        raise JobFailed(f"{config.run_dir}: status {status}")
+
+
+def in_child(config: DictConfig) -> int:
+    """Run in a copy of this process, which has begun nothing yet; returns the exit status."""
+
+    def start() -> None:
+        end_with_parent()
+        sys.exit(run(config))
+
+    child = multiprocessing.get_context("fork").Process(target=start)
+    interrupt_on_signals()
+    child.start()
     try:
-        jobs = compose("spiral_trainer")
-    except ConfigError as error:
-        return fail(error, status=2)
-    if not jobs:
-        return 0
-    config = jobs[0][0]
-    status: int | None = extensions.first(lambda extension: extension.run(jobs))
-    if status is not None:
-        return status
-    if config.dry_run or is_sweep(jobs):
-        what = "dry_run=true" if config.dry_run else "-m"
-        return fail(f"{what}: none of extensions={list(config.extensions)} plans runs or runs sweeps", status=2)
-    return run(config)
+        child.join()
+    except KeyboardInterrupt as error:
+        if interrupted_by(error) != "Ctrl-C":  # which a terminal sends to both
+            child.terminate()
+        child.join()
+        raise
+    return child.exitcode or 0
 
 
 def run(config: DictConfig) -> int:
     """Train; errors become one last line on stderr. Returns the exit status."""
     try:
-        set_environment(OmegaConf.to_container(config.environment, resolve=True))
-        take_secrets_out(config)
-        listen_on_loopback(config)
-        put_on_path(RECIPE.parents[1])
-        if any(not name.startswith("recipe.spiral.") for name in config.extensions or ()):
-            put_on_path(Path.cwd())  # where a module of the user's is, for the run's other processes
-        with open_dict(config):
-            if config.run_dir:  # else the checks refuse it
-                config.run_dir = str(Path(str(config.run_dir)).resolve())
-            config.actor_rollout_ref.model.path = whole_path(config.actor_rollout_ref.model.path)
-        choose_checkpoint(config)
-        if lines := finished(config):
-            print(visible("\n".join(lines)), flush=True)
-            return 0
-        if not config.verbose:
-            quiet_logging()
-        check(config)  # without torch and verl, which take seconds to import
-        tell_precision(config)
-        _import_verl()
-        interrupt_on_signals()
-        provide_model(config)
-        tokenizer = check_model(config)
-        name_end_tokens(config, tokenizer.eos_token_id)
         with refusals():
+            settle(config)
+            set_environment(OmegaConf.to_container(config.environment, resolve=True))
+            take_secrets_out(config)
+            listen_on_loopback(config)
+            put_on_path(RECIPE.parents[1])
+            if any(not name.startswith("recipe.spiral.") for name in config.extensions):
+                put_on_path(Path.cwd())  # where a module of the user's is, for the run's other processes
+            choose_checkpoint(config)
+            status: int | None = extensions.first(lambda extension: extension.run(config))
+            if status is not None:
+                return status
+            if lines := finished(config):
+                print(visible("\n".join(lines)), flush=True)
+                return 0
+            if not config.verbose:
+                quiet_logging()
+            check(config)  # without torch and verl, which take seconds to import
+            _import_verl()
+            interrupt_on_signals()
+            provide_model(config)
+            tokenizer = check_model(config)
+            name_end_tokens(config, tokenizer.eos_token_id)
             for extension in extensions.loaded():
                 extension.ready(config, tokenizer)
     except ConfigError as error:

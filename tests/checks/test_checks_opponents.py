@@ -88,15 +88,11 @@ def test_an_endpoint_is_asked_and_not_by_a_dry_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["fsp.enabled=true", "fsp.size=0"], r"fsp\.size=0: must be a whole number >= 1"),
         (["fsp.enabled=true", "fsp.members_per_step=26"], r"fsp\.members_per_step=26: must be <= fsp\.size=25"),
-        (["fsp.enabled=true", "fsp.ratio=1.5"], r"fsp\.ratio=1\.5: must be a number >= 0 and <= 1"),
-        (["fsp.enabled=true", "fsp.sample=best"], r"fsp\.sample=best: must be one of uniform, recent, hard, even"),
         (
             ["fsp.enabled=true", "fsp.ratio=0.9", "opponents=[{kind: random, share: 0.2}]"],
             r"fsp\.ratio=0\.9, opponents: random: share=0\.2: must be at most 1 together",
         ),
-        (["fsp.initial=base"], r"fsp\.initial=base: must be a list"),
         (["fsp.initial=[{path: null}]"], r"fsp\.initial: .*: must be base, or \{path"),
         (["fsp.initial=[{start: 3}]"], r"fsp\.initial: .*: must be base, or \{path"),
         (["fsp.initial=[{path: ./nowhere}]"], r"fsp\.initial: path=.*nowhere: there is no such folder"),
@@ -128,10 +124,6 @@ def test_an_endpoint_is_asked_and_not_by_a_dry_run(tmp_path: Path) -> None:
         ),
         (["fsp.enabled=true", "fsp.start_from=400"], r"nobody would ever be in the pool, with .*start_from=400"),
         (["fsp.enabled=true", "fsp.update_interval=null"], r"nobody would ever be in the pool"),
-        (["fsp.enabled=true", "fsp.ratio=half"], r"fsp\.ratio=half: must be a number"),
-        (["draw_retry.max_retries=0"], r"draw_retry\.max_retries=0: must be a whole number >= 1"),
-        (["opponent_engine.devices=gpu"], r"opponent_engine\.devices=gpu: must be one of shared, own"),
-        (["opponent_engine.gpu_memory_utilization=1"], r"gpu_memory_utilization=1: must be a number > 0 and < 1"),
     ],
     ids=lambda value: str(value)[:60],
 )
@@ -177,9 +169,6 @@ def test_engines_that_share_a_gpu_share_its_memory(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"^opponent_engine\.rollout\.gpu_memory_utilization=0\.4: 1 .* make 1\.00 of"
     ):
-        check(larger)
-    larger.opponent_engine.rollout.gpu_memory_utilization = None
-    with pytest.raises(ConfigError, match=r"^opponent_engine\.rollout\.gpu_memory_utilization=null: must be a number"):
         check(larger)
     lora = ["actor_rollout_ref.model.lora_rank=8", "fsp.members_per_step=8"]
     check(config(tmp_path, *both, *lora, hardware="gpu"))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.checks import compose
+from tests.made_configs import composed_by
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "recipe" / "spiral" / "README.md"])
@@ -81,6 +80,4 @@ def test_a_command_composes(words: tuple[str, ...], tmp_path: Path, monkeypatch:
     # the extension that a page lets its reader write
     (tmp_path / "my_norms.py").write_text("from recipe.spiral.extensions import Extension\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "argv", list(words))
-    for config, _ in compose(PROGRAMS[words[0]]):
-        OmegaConf.to_container(config, resolve=True)
+    OmegaConf.to_container(composed_by(PROGRAMS[words[0]], words[1:]), resolve=True)

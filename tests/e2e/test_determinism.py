@@ -13,7 +13,7 @@ import torch
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.record_folder import RecordFolder
 
-from .conftest import Run, small
+from .conftest import DETERMINISM, Run, small
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 STEPS = 20
@@ -23,7 +23,7 @@ def overrides(model: Path) -> list[str]:
     return small(
         model,
         "seed=3",
-        "determinism=true",
+        *DETERMINISM,
         f"trainer.total_training_steps={STEPS}",
         "trainer.save_freq=3",
         "trainer.val_before_train=false",

@@ -14,7 +14,7 @@ from recipe.spiral.players.records import GameRecord, Turn
 from recipe.spiral.storage.record_folder import RecordFolder
 from tests.lab.opponents.endpoint import Endpoint, error, good
 
-from .conftest import Run, small
+from .conftest import DETERMINISM, Run, small
 from .fixed_move import ANSWER, write_fixed_move
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
@@ -25,7 +25,7 @@ def pool(model: Path, *overrides: str) -> list[str]:
     return small(
         model,
         "seed=5",
-        "determinism=true",
+        *DETERMINISM,
         "fsp.enabled=true",
         f"trainer.total_training_steps={STEPS}",
         "trainer.save_freq=8",

@@ -11,7 +11,7 @@ from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.record_folder import RecordFolder
 
-from .conftest import Run, small
+from .conftest import DETERMINISM, Run, small
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 STEPS = 6
@@ -22,7 +22,7 @@ def test_a_member_on_two_ranks_plays_the_same_games_as_on_one(tmp_path: Path, mo
     for engines, replicas in ((2, "null"), (1, "1")):
         run = Run(
             tmp_path / f"engines-{engines}",
-            *small(model, "seed=5", "determinism=true", f"trainer.total_training_steps={STEPS}"),
+            *small(model, "seed=5", *DETERMINISM, f"trainer.total_training_steps={STEPS}"),
             *("trainer.n_gpus_per_node=2", "trainer.val_before_train=false", "trainer.test_freq=-1"),
             *("fsp.enabled=true", "fsp.update_interval=3", f"opponent_engine.replicas={replicas}"),
             *("trainer.save_freq=-1", "games=[TicTacToe,KuhnPoker]"),

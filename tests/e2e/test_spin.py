@@ -23,7 +23,7 @@ from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.players.records import GameRecord, Turn
 from recipe.spiral.storage.record_folder import RecordFolder
 
-from .conftest import LIMIT, ROOT, Run, small
+from .conftest import DETERMINISM, LIMIT, ROOT, Run, small
 from .test_reference import shards
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
@@ -35,7 +35,7 @@ RESUMABLE = [
     f"trainer.save_freq={SAVE}",
     "trainer.val_before_train=false",
     "trainer.test_freq=-1",
-    "determinism=true",
+    *DETERMINISM,
 ]
 
 

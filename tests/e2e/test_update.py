@@ -8,7 +8,7 @@ import pytest
 
 from recipe.spiral.players.records import GameRecord
 
-from .conftest import Run
+from .conftest import DETERMINISM, Run
 from .test_knobs import train
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
@@ -17,7 +17,7 @@ ACTOR = "actor_rollout_ref.actor"
 
 def step(folder: Path, model: Path, runs: list[Run], *overrides: str) -> tuple[list[object], float]:
     """One step: what was played and trained, and the gradient's norm."""
-    records, (metrics,) = train(folder, model, runs, "determinism=true", "trainer.total_training_steps=1", *overrides)
+    records, (metrics,) = train(folder, model, runs, *DETERMINISM, "trainer.total_training_steps=1", *overrides)
     return [said(record) for record in records], metrics["actor/grad_norm"]
 
 

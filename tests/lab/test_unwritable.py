@@ -12,7 +12,6 @@ from unittest.mock import patch
 
 import pytest
 
-from recipe.spiral import main_spiral
 from recipe.spiral.export.writing import ExportError, check_target
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.evaluation import command as evaluation
@@ -38,10 +37,8 @@ def composed(main: Callable[[], int]) -> Callable[[Sequence[str]], int]:
         (audit, ["run", "--json", "{}"]),
         (models, ["tiny", "--output", "{}"]),
         (composed(evaluation._main), ["eval_dir={}", "engine=cpu"]),
-        (composed(main_spiral._main), ["run_dir={}", "hardware=cpu"]),
-        (composed(main_spiral._main), ["-m", "seed=1,2", "hydra.sweep.dir={}", "hardware=cpu"]),
     ],
-    ids=["play", "audit", "models", "main_eval", "main_spiral", "sweep"],
+    ids=["play", "audit", "models", "main_eval"],
 )
 def test_a_command_says_so(
     tmp_path: Path,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.processes.starting import reduced_precision, tell_precision
+from recipe.spiral.processes.starting import reduced_precision
 from tests.made_configs import config
 
 BYPASS = "algorithm.rollout_correction.bypass_mode"
@@ -54,14 +54,3 @@ def test_the_engines_log_probabilities_are_trained_with_where_they_are_the_train
     correction = config(tmp_path, *others, mode, hardware=hardware, groups=groups).algorithm.rollout_correction
     assert correction.bypass_mode is followed
     assert correction.rollout_is == (None if followed else "token")
-
-
-def test_a_preset_says_in_which_precision_it_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for hardware, overrides, said in (("cpu", [], 0), ("gpu", [], 1), ("gpu", FULL, 0)):
-        tell_precision(config(tmp_path, "measured_in=float32", *overrides, hardware=hardware))
-        lines = capsys.readouterr().err.splitlines()
-        assert len(lines) == said
-        if said:
-            assert lines[0].startswith(
-                "note: this preset's results were measured in float32; this run computes in bfloat16"
-            )

@@ -1,11 +1,9 @@
-"""Whether SPIRAL's own settings go together; ``schema`` checks each by itself."""
+"""Whether SPIRAL's own settings go together."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from itertools import count
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -25,14 +23,9 @@ def has_model(config: DictConfig) -> None:
     """Refuse a config that names no model."""
     require(
         OmegaConf.select(config, "actor_rollout_ref.model.path") is not None or config.embedded_model is not None,
-        "actor_rollout_ref.model.path is not set: give a model's folder or hub id, or take model=tiny",
+        "actor_rollout_ref.model.path is not set: give a model's folder or hub id, or take model=tiny, which comes "
+        "with the recipe",
     )
-
-
-def complete(values: Mapping[str, Any]) -> None:
-    """Refuse a setting that is still to be given (``???``)."""
-    missing = [key for key, value in values.items() if value == "???" and not key.startswith(("critic", "reward"))]
-    require(not missing, f"{', '.join(sorted(missing))}: not set")
 
 
 def _parsed(config: DictConfig) -> None:

@@ -101,11 +101,6 @@ def _asynchronous(config: DictConfig) -> None:
         f"trainer.v1.{mode}.num_warmup_batches={ahead}: of the {games} games that are played ahead the last start has "
         f"fewer than data.games_per_start={same}; take {math.ceil(ahead)}",
     )
-    require(
-        not config.determinism,
-        f"determinism=true: with {_MODE}={mode} it depends on the machine's pace which games are over when a step "
-        "samples; take sync",
-    )
     if mode == "separate_async":
         _separate(config)
 

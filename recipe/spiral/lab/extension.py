@@ -1,10 +1,8 @@
 """What the lab adds to a training: opponents that are no past selves, exact metrics and benchmarks in validation, the
-guard, games for trackers, embedded models, the memory's estimate, dry runs and sweeps."""
+guard, games for trackers, embedded models, the memory's estimate and dry runs."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,22 +10,19 @@ from typing import Any
 from .. import extensions
 from ..extensions import Given, Kind, Measured, Questions, Watcher
 
-#: What starts a job of a sweep, before its overrides.
-JOB = [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
-
 
 class Extension(extensions.Extension):
-    def run(self, jobs: Sequence[tuple[Any, Any]]) -> int | None:
-        """A dry run, or a sweep."""
-        from ..checks import is_sweep
+    def run(self, config: Any) -> int | None:
+        """A dry run."""
+        if not config.dry_run:
+            return None
+        from .planning.dry_run import dry_run
 
-        if any(config.dry_run for config, _ in jobs):
-            return _dry_run(jobs)
-        return _sweep(jobs) if is_sweep(jobs) else None
+        return dry_run(config)
 
     def check(self, config: Any) -> None:
         from ..processes.as_written import refuse_environment
-        from .opponents.budgets import API
+        from .opponents.more_kinds import API
 
         refuse_environment(config.opponents, "opponents", API)
         if _asks_exact(config):
@@ -111,50 +106,3 @@ def _ask_endpoints(config: Any) -> None:
         from .opponents.api.first_question import ask_once
 
         ask_once({f"opponents: {name}": ApiSettings.from_mapping(settings) for name, settings in entries.items()})
-
-
-def _dry_run(jobs: Sequence[tuple[Any, Any]]) -> int:
-    """Print what would be run, each job of a sweep with its own folder; returns the exit status."""
-    from omegaconf import read_write
-
-    from ..checks import ConfigError, is_sweep
-    from ..processes.terminal import fail
-    from .planning.dry_run import dry_run
-    from .sweep.jobs import of_job, plan
-
-    if is_sweep(jobs):
-        try:
-            for config, hydra_config in jobs:  # composing has put Hydra's own folder aside
-                named = [o for o in hydra_config.overrides.hydra if o.startswith("hydra.sweep.dir=")]
-                with read_write(hydra_config):
-                    hydra_config.sweep.dir = named[-2].partition("=")[2] if len(named) > 1 else config.run_dir
-            planned, *_ = plan(jobs)
-        except ConfigError as error:
-            return fail(error, status=2)
-        jobs = [
-            (of_job(*each, Path(os.path.relpath(job.folder))), each[1]) for each, job in zip(jobs, planned, strict=True)
-        ]
-    return dry_run(jobs)
-
-
-def _sweep(jobs: Sequence[tuple[Any, Any]]) -> int:
-    """Run the jobs that Hydra composed, each in a process of its own; returns the exit status."""
-    from ..checks import ConfigError
-    from ..processes.composing import RECIPE
-    from ..processes.interrupts import interrupt_on_signals, interrupted_by
-    from ..processes.launch import put_on_path
-    from ..processes.terminal import fail
-    from ..storage.disk import InUse
-    from .sweep.jobs import check_jobs, plan
-    from .sweep.runner import Sweep
-
-    put_on_path(RECIPE.parents[1])
-    interrupt_on_signals()
-    try:
-        planned, folder, at_once = plan(jobs)
-        check_jobs(jobs, planned)
-        return Sweep(planned, folder, at_once, JOB).run()
-    except (ConfigError, InUse) as error:
-        return fail(error, status=2)
-    except KeyboardInterrupt as error:
-        return fail(f"interrupted by {interrupted_by(error)}; start the sweep again to go on", 130)

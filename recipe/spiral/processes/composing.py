@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -47,8 +48,20 @@ def in_verl(path: str) -> str:
     return str(found)
 
 
+def folder(path: str) -> str:
+    """A folder of the recipe's; where it was deleted, one that has nothing new."""
+    return str(RECIPE / path if (RECIPE / path).is_dir() else RECIPE / "config")
+
+
+def plain(text: str) -> str:
+    """A folder's name made of overrides, without what a file system, a shell or vLLM might take amiss."""
+    return re.sub(r"[^\w.,=-]+", "_", re.sub(r"[\[\]{}'\"+]", "", text)) or "job"
+
+
 _RESOLVERS: dict[str, Callable[..., Any]] = {
     "verl": in_verl,
+    "folder": folder,
+    "plain": plain,
     "hardware": detect_hardware,
     "attention": detect_attention,
     "ray_cores": ray_cores,

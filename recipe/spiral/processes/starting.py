@@ -1,5 +1,4 @@
-"""What a start settles: the checkpoint that it goes on from, the files of an earlier start that it does not go on with,
-and what follows from its precision."""
+"""What a start settles: the checkpoint that it goes on from, and the files of an earlier start that it leaves."""
 
 from __future__ import annotations
 
@@ -31,7 +30,6 @@ from ..storage.record_writer import RecordWriter
 from ..storage.run_config import load_config
 from .launch import TRACKERS, only_one
 from .run_log import LOG
-from .terminal import note
 
 #: verl's and vLLM's names of full precision.
 _FULL = ("float32", "fp32", "32")
@@ -118,13 +116,6 @@ def rollout_is(config: DictConfig) -> Any:
     if correction.rollout_is != "auto":
         return correction.rollout_is
     return None if config.trainer.v1.trainer_mode == "sync" or bypass_mode(config) else "token"
-
-
-def tell_precision(config: DictConfig) -> None:
-    """Say where a preset's results were measured in another precision."""
-    computed = reduced_precision(config)
-    if computed is not None and config.measured_in is not None:
-        note(f"this preset's results were measured in {config.measured_in}; this run computes in {computed}")
 
 
 def model_of_resumed(config: DictConfig) -> Path | None:

@@ -29,10 +29,8 @@ class DpoSettings:
             if (value := getattr(self, name)) not in known:
                 raise ValueError(f"algorithm.dpo_{name}={value}: must be one of {', '.join(known)}")
         if self.beta <= 0 or not 0 <= self.label_smoothing < 0.5:
-            raise ValueError(
-                f"algorithm.dpo_beta={self.beta}, dpo_label_smoothing={self.label_smoothing}: must be above 0, and 0 to "
-                "below 0.5"
-            )
+            of_pairs = f"algorithm.dpo_beta={self.beta}, algorithm.dpo_label_smoothing={self.label_smoothing}"
+            raise ValueError(f"{of_pairs}: must be above 0, and from 0 to below 0.5")
 
     @classmethod
     def from_config(cls, algorithm: Any) -> DpoSettings:

@@ -15,7 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
-from ...checks import ConfigError, compose
+from ...checks import ConfigError
+from ...checks.command_line import compose
 from ...processes.composing import RECIPE
 from ...processes.interrupts import held_back, interrupt_on_signals, interrupted_by
 from ...processes.terminal import fail, quiet_logging, run_command, show_traceback, visible

@@ -18,7 +18,7 @@ from ...players.prompts import check_style, general_template, get_template
 from ...processes.as_written import refuse_environment
 from ...storage.checkpoints import config_file
 from ...storage.disk import unwritable
-from ..opponents.budgets import API
+from ..opponents.more_kinds import API
 from ..parsing import Count, GameName, Listed, Number, Section, Temperature, checked, parse
 from .benchmarks.catalog import PAPER_AVERAGES, BenchmarkName
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES, game_tree

@@ -7,23 +7,26 @@ could not be checked here. A run that would be refused is refused in the same li
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, OmegaConf, open_dict
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.singleton import Singleton
+from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from ...checks import ConfigError, check, check_model
-from ...checks.command_line import Job
-from ...checks.errors import require, written
 from ...checks.machine import check_folders
-from ...checks.names import CONFIG, values
+from ...checks.names import values
 from ...checks.resumption import check_same_model, finished, followed
-from ...checks.settle import following, settle
+from ...checks.settle import settle
 from ...opponents.fixed_opponents import MODEL, parse_opponents
 from ...opponents.model_files import is_hub_id
 from ...players.seats import BASE
+from ...processes.composing import RECIPE
 from ...processes.masking import without_secrets
 from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail, visible
@@ -45,26 +48,21 @@ _LAST = ("trackers", "the lengths of questions", "what your own extensions look 
 _OWN = ("dry_run", "run_dir")
 
 
-def dry_run(jobs: Sequence[Job]) -> int:
-    """Print what each of the jobs would be; returns the exit status: 2 where one of them would be refused."""
+def dry_run(config: DictConfig) -> int:
+    """Print what a run would be; returns the exit status: 2 where it would be refused."""
     os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub's package is imported
     os.environ.setdefault(VISIBLE, "")  # what is set tells how large the GPUs are
-    status = 0
-    for config, hydra_config in jobs:
-        try:
-            require(bool(config.run_dir), f"run_dir={written(config.run_dir)}: must be a folder")
-            config.run_dir = str(config.run_dir)  # also where it looks like a number
-            print(visible(f"dry run: {without_secrets(str(config.run_dir))}; nothing is started, asked or written"))
-            for line in _lines(config, hydra_config):
-                print(visible(line), flush=True)
-        except (ValueError, ImportError, OSError, OmegaConfBaseException) as error:
-            status = fail(error, status=2)
-    return status
+    try:
+        print(visible(f"dry run: {without_secrets(str(config.run_dir))}; nothing is started, asked or trained"))
+        for line in _lines(config, {group: HydraConfig.get().runtime.choices[group] for group in _GROUPS}):
+            print(visible(line), flush=True)
+    except (ValueError, ImportError, OSError, OmegaConfBaseException) as error:
+        return fail(error, status=2)
+    return 0
 
 
-def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
+def _lines(config: DictConfig, choices: Mapping[str, str]) -> Iterator[str]:
     """What is printed; raises ConfigError where the run would be refused."""
-    choices = {group: hydra_config.runtime.choices[group] for group in _GROUPS}
     yield f"settings that differ from the defaults of {', '.join(f'{k}={v}' for k, v in choices.items())}"
     yield from (f"  {name}: {value}" for name, value in differences(config, choices))
     benchmarks = parse_entries(config.validation.benchmarks)
@@ -98,16 +96,25 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
 def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[str, Any]]:
     """Each setting whose value is not the default of the chosen groups, by its whole name; without keys, and without
     what follows from the others."""
-    with initialize_config_dir(str(CONFIG), version_base=None):
+    with _own_hydra(), initialize_config_dir(str(RECIPE / "config"), version_base=None):
         default = compose("spiral_trainer", overrides=[f"{group}={choice}" for group, choice in choices.items()])
-    before, now, unset = values(default, resolve=False), values(config, resolve=False), config.copy()
-    follows = following(config)
-    for name in follows.keys() & before.keys():
-        OmegaConf.update(unset, name, before[name])
-    settle(unset, say=lambda line: None)
-    before |= {name: value for name, value in values(unset, resolve=False).items() if name in follows}
-    changed = [(name, value) for name, value in now.items() if before.get(name, _OWN) != value]
-    return [(name, without_secrets(str(value))) for name, value in changed if name not in _OWN]
+    written = values(default, resolve=False)
+    settle(default)
+    settled, now = values(default, resolve=False), values(config, resolve=False)
+    follows = {name for name, value in settled.items() if value != written.get(name, settled)}
+    changed = [(name, value) for name, value in now.items() if settled.get(name, settled) != value]
+    return [(name, without_secrets(str(value))) for name, value in changed if name not in follows | {*_OWN}]
+
+
+@contextmanager
+def _own_hydra() -> Iterator[None]:
+    """Put the running program's Hydra aside."""
+    state = Singleton.get_state()
+    GlobalHydra.instance().clear()
+    try:
+        yield
+    finally:
+        Singleton.set_state(state)
 
 
 def look_at_model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:

@@ -1,0 +1,242 @@
+"""SPIRAL's settings: the type of each, and the range of those that have one.
+
+Hydra merges ``Spiral`` into verl's config before ``config/spiral_trainer.yaml``, which has the defaults and says what
+each setting does. So Hydra refuses a value of another type, and a name that is not there, also in a preset.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+
+#: As ``defaults`` in the YAML calls it.
+SCHEMA = "spiral_schema"
+#: A number that is above 0.
+_POSITIVE = 1e-9
+
+
+def within(least: float, most: float = math.inf) -> Any:
+    """A field whose value is a number from ``least`` to ``most``, or null where its type allows that."""
+    return field(metadata={"within": (least, most)})
+
+
+class BatchUnit(StrEnum):
+    games = "games"
+    turns = "turns"
+
+
+class Truncated(StrEnum):
+    illegal = "illegal"
+    mask = "mask"
+    read = "read"
+
+
+class Style(StrEnum):
+    state = "state"
+    dialogue = "dialogue"
+
+
+class Keep(StrEnum):
+    fifo = "fifo"
+    spread = "spread"
+    best = "best"
+
+
+class Sample(StrEnum):
+    uniform = "uniform"
+    recent = "recent"
+    hard = "hard"
+    even = "even"
+
+
+class OnMissing(StrEnum):
+    leave_out = "leave_out"
+    stop = "stop"
+
+
+class Devices(StrEnum):
+    shared = "shared"
+    own = "own"
+
+
+class OnStale(StrEnum):
+    wait = "wait"
+    drop = "drop"
+
+
+class OnFullDisk(StrEnum):
+    stop = "stop"
+    go_on = "go_on"
+
+
+class Watchdog(StrEnum):
+    warn = "warn"
+    stop = "stop"
+    off = "off"
+
+
+class Update(StrEnum):
+    game = "game"
+    batch = "batch"
+
+
+@dataclass
+class Rules:
+    illegal_rewards: Any
+    truncated: Truncated
+    turn_cap: int | None = within(1)
+
+
+@dataclass
+class Prompt:
+    template: str
+    style: Style
+
+
+@dataclass
+class Pool:
+    enabled: bool
+    keep: Keep
+    sample: Sample
+    initial: list[Any]
+    on_missing: OnMissing
+    ratio: float = within(0, 1)
+    size: int = within(1)
+    start_from: int = within(0)
+    update_interval: int | None = within(1)
+    members_per_step: int = within(1)
+
+
+@dataclass
+class OpponentEngine:
+    devices: Devices
+    rollout: dict[str, Any]
+    replicas: int | None = within(1)
+    sleep_level: int | None = within(1, 2)
+    gpu_memory_utilization: float = within(_POSITIVE, 1)
+    kv_cache_memory_bytes: int | None = within(1)
+
+
+@dataclass
+class DrawRetry:
+    enabled: bool
+    max_retries: int = within(1)
+
+
+@dataclass
+class Asynchronous:
+    on_stale: OnStale
+    max_staleness: int | None = within(0)
+
+
+@dataclass
+class Validation:
+    games: list[Any] | None
+    opponents: list[str]
+    games_per_role: int = within(1)
+
+
+@dataclass
+class Records:
+    tokens: bool
+    every: int = within(0)
+
+
+@dataclass
+class Checkpoint:
+    on_full_disk: OnFullDisk
+
+
+@dataclass
+class Baselines:
+    baseline: bool
+    by_opponent: bool
+    update: Update
+    initial: float
+    decay: float = within(0, 1)
+
+
+@dataclass
+class Algorithm:
+    """Beside verl's settings of the section, as in the next two."""
+
+    rae: Baselines
+    filter_zero_advantages: bool
+    filter_draws: bool
+    gamma: float = within(0, 1)
+    reward_scale: float = within(_POSITIVE)
+
+
+@dataclass
+class Data:
+    games_per_start: int = within(1)
+    train_batch_size: int = within(1)
+    max_prompt_length: int = within(1)
+    max_response_length: int = within(1)
+
+
+@dataclass
+class Trainer:
+    project_name: str
+    experiment_name: str
+    val_before_train: bool
+    default_local_dir: str
+    total_training_steps: int | None = within(1)  # verl's own default is null
+    save_freq: int = within(-1)
+    test_freq: int = within(-1)
+    max_actor_ckpt_to_keep: int | None = within(1)
+    n_gpus_per_node: int = within(1)
+    nnodes: int = within(1)
+
+
+@dataclass
+class Spiral:
+    embedded_model: str | None
+    environment: dict[str, str | None]
+    games: list[Any]
+    opponents: list[Any]
+    extensions: list[str]
+    run_dir: str
+    batch_unit: BatchUnit
+    watchdog: Watchdog
+    verbose: bool
+    rules: Rules
+    prompt: Prompt
+    fsp: Pool
+    opponent_engine: OpponentEngine
+    draw_retry: DrawRetry
+    asynchronous: Asynchronous
+    validation: Validation
+    records: Records
+    checkpoint: Checkpoint
+    algorithm: Algorithm
+    data: Data
+    trainer: Trainer
+    seed: int = within(0)
+    num_mini_batches: int = within(1)
+    ref_update_freq: int | None = within(1)
+    ref_update_rate: float = within(_POSITIVE, 1)
+    max_void_steps: int | None = within(1)
+
+
+ConfigStore.instance().store(name=SCHEMA, node=Spiral)
+
+
+def out_of_range(config: DictConfig, section: type = Spiral, place: str = "") -> Iterator[str]:
+    """What is wrong with numbers in a composed config."""
+    for each in fields(section):
+        name, value = place + each.name, config[each.name]
+        if isinstance(value, DictConfig) and OmegaConf.get_type(value) is not dict:
+            yield from out_of_range(value, OmegaConf.get_type(value), f"{name}.")
+        elif value is not None and "within" in each.metadata:
+            least, most = each.metadata["within"]
+            if not least <= value <= most:
+                yield f"{name}={value}: must be " + (
+                    f"at least {least}" if most == math.inf else f"from {least} to {most}"
+                )
