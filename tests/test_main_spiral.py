@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +13,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral import extensions
 from recipe.spiral.checks import ConfigError
-from recipe.spiral.lab import models
-from recipe.spiral.main_spiral import provide_model, seconds_to_save, verls_reason
+from recipe.spiral.main_spiral import seconds_to_save, verls_reason
 from recipe.spiral.opponents.model_files import whole_path
 from recipe.spiral.processes.composing import in_verl
 from recipe.spiral.processes.interrupts import LIMIT, SAVE_LIMIT
@@ -80,44 +78,6 @@ def test_verls_folder_is_found_without_verl() -> None:
     import verl
 
     assert in_verl("trainer/config") == str(Path(verl.__file__).parent / "trainer/config")
-
-
-def test_a_tiny_model_is_made_for_what_is_trained_and_what_is_validated_also_if_a_game_is_both(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    asked: list[list[str]] = []
-    monkeypatch.setattr(models, "embedded", lambda name, games, template: asked.append(games) or tmp_path)
-    for validated in (None, ["Nim", "KuhnPoker"]):
-        config = OmegaConf.create(
-            {
-                "actor_rollout_ref": {"model": {"path": None}},
-                "games": ["TicTacToe", "KuhnPoker"],
-                "validation": {"games": validated},
-                "embedded_model": "tiny",
-                "trainer": {"resume_mode": "disable", "default_local_dir": "nowhere"},
-                "prompt": {"template": "plain"},
-            }
-        )
-        provide_model(config)
-        assert config.actor_rollout_ref.model.path == str(tmp_path)
-    assert [set(games) for games in asked] == [{"TicTacToe", "KuhnPoker"}, {"TicTacToe", "KuhnPoker", "Nim"}]
-
-
-def test_a_game_that_no_tiny_model_is_made_for_comes_with_the_command_that_trains_it() -> None:
-    config = OmegaConf.create(
-        {
-            "actor_rollout_ref": {"model": {"path": None}},
-            "games": ["Nim", "LiarsDice"],
-            "validation": {"games": None},
-            "embedded_model": "tiny",
-            "trainer": {"resume_mode": "disable", "default_local_dir": "nowhere"},
-            "prompt": {"template": "chat"},
-        }
-    )
-    with pytest.raises(ConfigError, match=r"^embedded_model=tiny: there are no read-back questions for") as refused:
-        provide_model(config)
-    (command,) = re.findall("`(.*)`", str(refused.value))
-    assert command == "python -m recipe.spiral.main_spiral model=smollm2_135m 'games=[Nim,LiarsDice]'"
 
 
 def test_a_model_is_named_as_other_processes_and_verl_take_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,8 +147,9 @@ class Watcher:
         """A step's metrics, to which it may add; returns lines for people, which are shown after the step's."""
         return []
 
-    def finish(self) -> None:
-        """The training is over."""
+    def finish(self) -> list[str]:
+        """The training is over; returns lines for people."""
+        return []
 
     def state_dict(self) -> dict[str, Any]:
         """For the checkpoint, as JSON takes it; all watchers' go into one mapping."""
@@ -163,25 +164,13 @@ class Extension:
 
     # -- the start, in the process that starts the run -----------------------------------------------------------------
 
-    def run(self, config: Any) -> int | None:
-        """Do what the config asks for in place of a training, and return the exit status; None: nothing of mine."""
-
     def check(self, config: Any) -> None:
-        """Look at the settings, without torch and verl; a ValueError or ImportError refuses them in one line."""
-
-    def model(self, config: Any) -> Path | None:
-        """The folder of ``embedded_model``, which may be made now; None: not of mine. Errors as of ``check``."""
-
-    def ready(self, config: Any, tokenizer: Any) -> None:
-        """The last look before the start, with the model and its tokenizer there. Errors as of ``check``."""
+        """Set what follows from other settings, and look at them, without torch and verl. A ValueError or ImportError
+        refuses them in one line, and a SystemExit ends the start without a word."""
 
     def agent_loops(self, config: Any) -> Mapping[str, str]:
         """Agent loops: what rows call them (``agent_name``), and their classes' paths; ``spiral_game`` plays games."""
         return {}
-
-    def summary(self, config: Any) -> str:
-        """What is shown of the run when it has ended."""
-        return ""
 
     # -- opponents -----------------------------------------------------------------------------------------------------
 

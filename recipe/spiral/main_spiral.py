@@ -26,7 +26,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from . import extensions
-from .checks import ConfigError, check, check_model, refusals
+from .checks import ConfigError, check, check_machine, check_model, refusals
 from .checks.errors import require
 from .checks.resumption import finished, followed
 from .checks.settle import settle
@@ -124,22 +124,20 @@ def run(config: DictConfig) -> int:
             if any(not name.startswith("recipe.spiral.") for name in config.extensions):
                 put_on_path(Path.cwd())  # where a module of the user's is, for the run's other processes
             choose_checkpoint(config)
-            status: int | None = extensions.first(lambda extension: extension.run(config))
-            if status is not None:
-                return status
             if lines := finished(config):
                 print(visible("\n".join(lines)), flush=True)
                 return 0
             if not config.verbose:
                 quiet_logging()
             check(config)  # without torch and verl, which take seconds to import
+            for extension in extensions.loaded():
+                extension.check(config)
+            check_machine(config)
             _import_verl()
             interrupt_on_signals()
             provide_model(config)
             tokenizer = check_model(config)
             name_end_tokens(config, tokenizer.eos_token_id)
-            for extension in extensions.loaded():
-                extension.ready(config, tokenizer)
     except ConfigError as error:
         if interrupted():
             raise KeyboardInterrupt from error
@@ -185,20 +183,15 @@ def _import_verl() -> None:
 
 
 def provide_model(config: DictConfig) -> None:
-    """Fill in the path of an embedded model, the one that a resumed run began with if that is still there. A
-    ConfigError says that there is none, and that it cannot be made."""
+    """Fill in the path of an embedded model, if it is not yet: the one that a resumed run began with if that is still
+    there, or what is shipped. A ConfigError says that there is none."""
     if config.actor_rollout_ref.model.path is not None:
         return
-    name = config.embedded_model
-    try:
-        made = model_of_resumed(config) or extensions.first(lambda extension: extension.model(config))
-        path = made or shipped_model(config)
-    except (ValueError, RuntimeError, ImportError, OSError) as error:
-        raise ConfigError(f"embedded_model={name}: {error}") from error
+    path = model_of_resumed(config) or shipped_model(config)
     if path is None:
         raise ConfigError(
-            f"embedded_model={name}: only what is shipped is there without recipe.spiral.lab.extension, which makes "
-            "others; take model=hf actor_rollout_ref.model.path=FOLDER"
+            f"embedded_model={config.embedded_model}: only what is shipped is there without "
+            "recipe.spiral.lab.extension, which makes others; take actor_rollout_ref.model.path=FOLDER"
         )
     with open_dict(config):
         config.actor_rollout_ref.model.path = str(path)
@@ -230,7 +223,7 @@ def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
 
 
 def train(config: DictConfig) -> None:
-    """Run verl's trainer until it has finished. Shows a line for each step, and what extensions say at the end."""
+    """Run verl's trainer until it has finished. Shows a line for each step."""
     run_dir, seconds = Path(str(config.run_dir)), seconds_to_save()
     for note in (CAUSE, STOPPED, STOP):
         (run_dir / note).unlink(missing_ok=True)
@@ -281,8 +274,6 @@ def train(config: DictConfig) -> None:
                 print(f"a checkpoint is saved after this step, within {seconds} s; once more: at once", flush=True)
                 trainer.wait(seconds)
             raise
-    for text in filter(None, (extension.summary(config) for extension in extensions.loaded())):
-        print(f"\n{visible(text)}", flush=True)
 
 
 def seconds_to_save() -> int:

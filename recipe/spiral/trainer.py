@@ -91,14 +91,14 @@ class SpiralTrainer(Mixin):
         seated = isinstance(self, InFlight)
         agent_loop_manager.on_launch = lambda batch: launch(batch, self.launched, self.state.league, seated)
         super().fit(agent_loop_manager)
-        for watcher in self.state.watchers:
-            watcher.finish()
         if self._stopped_by is None:
             self.state.console.finish()
         else:
             self.state.console.say(self._stopped_by)
             if not self._interrupted:
                 (Path(self.config.run_dir) / STOPPED).write_text(self._stopped_by, encoding="utf-8")
+        for line in [line for watcher in self.state.watchers for line in watcher.finish()]:
+            self.state.console.say(line)
 
     def get_llm_client(self) -> Any:
         managers = self._rollout_server_managers()

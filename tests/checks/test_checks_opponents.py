@@ -78,13 +78,6 @@ def test_the_hub_is_asked_for_an_opponent_and_not_by_a_dry_run(
     assert asked == [("my-modell", ["*config.json"])]
 
 
-def test_an_endpoint_is_asked_and_not_by_a_dry_run(tmp_path: Path) -> None:
-    """Nobody is at its address."""
-    with pytest.raises(ConfigError, match=r"^opponents: api: m: http://127\.0\.0\.1:1/v1: ConnectError"):
-        check(config(tmp_path, f"opponents=[{API}}}]"))
-    check(config(tmp_path, f"opponents=[{API}}}]", "dry_run=true"))
-
-
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from recipe.spiral.checks import ConfigError, check
-from recipe.spiral.spin.checks import check_question_prompts
+from recipe.spiral.checks import ConfigError, refusals
+from recipe.spiral.checks import check as check_core
+from recipe.spiral.spin.extension import Extension
 from tests import made_configs
-from tests.made_configs import with_vllm_and_gpus
 
 
-@pytest.fixture(autouse=True)
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_vllm_and_gpus(monkeypatch)
+def check(config: DictConfig) -> None:
+    check_core(config)
+    with refusals():
+        Extension().check(config)
 
 
 def dpo(folder: Path, *overrides: str) -> DictConfig:
@@ -92,22 +93,3 @@ def test_the_box_is_compared_with_one_right_answer(folder: Path) -> None:
         (folder / "test.jsonl").write_text(json.dumps(row) + "\n")
         with pytest.raises(ConfigError, match=r"questions\.grader=boxed: .*data\.val_files"):
             check(questions(folder))
-
-
-class Tokenizer:
-    """A token for each character."""
-
-    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        return [0] * len(text)
-
-    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
-        return [0] * sum(len(message["content"]) for message in conversation)
-
-
-def test_a_prompt_that_is_too_long_is_refused_by_the_questions_name(folder: Path) -> None:
-    made: Any = (questions(folder, "data.max_prompt_length=150"), Tokenizer())
-    check_question_prompts(*made)
-    with (folder / "train.jsonl").open("a") as file:
-        file.write(json.dumps({"id": "long one", "question": "What is " + "1 + " * 40 + "1?", "answer": "41"}) + "\n")
-    with pytest.raises(ValueError, match=r"max_prompt_length=150: .*question long one"):
-        check_question_prompts(*made)

@@ -404,3 +404,17 @@ def test_every_session_of_a_question_is_a_response(monkeypatch: pytest.MonkeyPat
         asyncio.run(sessions())
     with pytest.raises(channel.GameFailed, match=r"train-5-1-4-0 of sums failed: TypeError: "):
         channel.raise_failures([GameKey("train", 5, 1, 4)])
+
+
+def test_a_question_that_is_too_long_is_void(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And fails no run."""
+    FakeQueue.install(monkeypatch)
+    loop = object.__new__(AnswerLoop)
+    loop.config = OmegaConf.create({"prompt": {"template": "chat"}})
+    loop.rollout_config = OmegaConf.create({"prompt_length": 20})
+    loop.tokenizer, loop.apply_chat_template_kwargs = CharacterTokenizer(), {}
+    row = _row(read_question(PLAIN, "sums", 0), train_key(5, batch=3, responses=1, index=0), 0, 1)
+    row.pop("__rollout_n__")
+    assert asyncio.run(loop.run({}, session_id=0, uid="u", **row)) == []
+    [void] = channel.take([GameKey("train", 5, 1, 0)]).discarded
+    assert void.discarded == "void" and "data.max_prompt_length=20" in str(void.reason)

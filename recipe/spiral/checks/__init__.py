@@ -9,25 +9,26 @@ from __future__ import annotations
 from omegaconf import DictConfig
 
 from ..config import out_of_range
-from ..extensions import loaded
 from . import combinations, machine, opponents_play, resumption, verls
 from .errors import ConfigError, refusals
 from .prompts_fit import check_folder, check_model
 
-__all__ = ["ConfigError", "check", "check_model", "refusals"]
+__all__ = ["ConfigError", "check", "check_machine", "check_model", "refusals"]
 
 
-def check(config: DictConfig, here: bool = True) -> None:
-    """Refuse, by a ConfigError, what can be seen to be wrong without the model.
-
-    Args:
-        config: settled, not resolved.
-        here: whether it is to run on this machine.
-    """
-    modules = (combinations, opponents_play, verls, *([machine] if here else []), resumption)
-    parts = [part for module in modules for part in module.PARTS]
+def check(config: DictConfig) -> None:
+    """Refuse, by a ConfigError, what can be seen to be wrong without the model, on any machine. The config is
+    settled and not resolved."""
+    parts = [part for module in (combinations, opponents_play, verls, resumption) for part in module.PARTS]
     with refusals():
         for wrong in out_of_range(config):
             raise ConfigError(wrong)
-        for look in (combinations.has_model, check_folder, *parts, *(each.check for each in loaded())):
+        for look in (combinations.has_model, check_folder, *parts):
             look(config)
+
+
+def check_machine(config: DictConfig) -> None:
+    """Refuse what this machine cannot do."""
+    with refusals():
+        for part in machine.PARTS:
+            part(config)

@@ -3,65 +3,34 @@ guard, games for trackers, embedded models, the memory's estimate and dry runs."
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from .. import extensions
-from ..extensions import Given, Kind, Measured, Questions, Watcher
+from ..extensions import Given, Kind, Measured, Watcher
 
 
 class Extension(extensions.Extension):
-    def run(self, config: Any) -> int | None:
-        """A dry run."""
-        if not config.dry_run:
-            return None
-        from .planning.dry_run import dry_run
-
-        return dry_run(config)
-
     def check(self, config: Any) -> None:
         from ..processes.as_written import refuse_environment
         from .opponents.more_kinds import API
+        from .planning.memory_table import check_memory
 
         refuse_environment(config.opponents, "opponents", API)
         if _asks_exact(config):
             from .evaluation.exploitability import live_metrics
 
             live_metrics.check(config)
-        if config.validation.benchmarks != []:
-            from .evaluation.benchmarks.validation_benchmarks import check_entries
+        if config.dry_run:
+            from .planning.dry_run import dry_run
 
-            check_entries(config)
-        if not config.dry_run:  # which asks nobody
-            _ask_endpoints(config)
-
-    def model(self, config: Any) -> Path | None:
-        """An embedded model. One that is neither shipped nor in the cache is made now."""
-        from .models import of_config
-
-        return of_config(config)
-
-    def ready(self, config: Any, tokenizer: Any) -> None:
-        from .planning.memory_table import check_memory
-        from .watching.tracked_games import check_trackers
-
-        check_trackers(config.trainer)
-        if config.validation.benchmarks != []:
-            from .evaluation.benchmarks.validation_benchmarks import check_prompts
-
-            check_prompts(config, tokenizer)
+            for other in (each for each in extensions.loaded() if each is not self):
+                other.check(config)
+            sys.exit(dry_run(config))
+        _ask_endpoints(config)
+        _provide_model(config)
         check_memory(config)
-
-    def agent_loops(self, config: Any) -> Mapping[str, str]:
-        return {"spiral_question": f"{__package__}.evaluation.benchmarks.question_loop.QuestionAgentLoop"}
-
-    def summary(self, config: Any) -> str:
-        from ..rollouts.schedule import parse_games, plays_games
-        from .run_summary import summary
-
-        game = parse_games(config.games)[0].id if plays_games(config) else None
-        return summary(Path(config.run_dir), Path(config.trainer.default_local_dir), game)
 
     def opponents(self) -> Mapping[str, Kind]:
         from .opponents.more_kinds import KINDS
@@ -85,16 +54,22 @@ class Extension(extensions.Extension):
 
         return LiveMetrics(config, tokenizer, workers).measure
 
-    def questions(self, config: Any, seed: int) -> Questions | None:
-        if config.validation.benchmarks == []:
-            return None
-        from .evaluation.benchmarks.validation_benchmarks import ValidationBenchmarks
-
-        return ValidationBenchmarks(config.validation.benchmarks, seed)
-
 
 def _asks_exact(config: Any) -> bool:
     return any(wanted != [] for wanted in (config.validation.exploitability, config.validation.optimality))
+
+
+def _provide_model(config: Any) -> None:
+    """Fill in the path of an embedded model, which is made now if it is neither shipped nor in the cache."""
+    if config.actor_rollout_ref.model.path is not None:
+        return
+    from ..processes.starting import model_of_resumed
+    from .models import of_config
+
+    try:
+        config.actor_rollout_ref.model.path = str(model_of_resumed(config) or of_config(config))
+    except (ValueError, RuntimeError, ImportError, OSError) as error:
+        raise ValueError(f"embedded_model={config.embedded_model}: {error}") from error
 
 
 def _ask_endpoints(config: Any) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
-from ..players.player import PromptTooLong
 from ..players.prompts import general_template
 from ..players.records import GameRecord, Tokens, Turn
 from ..players.seeds import GameKey
@@ -49,7 +48,16 @@ class AnswerLoop(PolicyLoop):
         template = general_template(self.config.prompt.template)
         prompt_ids = question.encode(self.tokenizer, template, **self.apply_chat_template_kwargs)
         if len(prompt_ids) > (limit := int(self.rollout_config.prompt_length)):
-            raise PromptTooLong(f"question {question.id}: {len(prompt_ids)} tokens; data.max_prompt_length={limit}")
+            problem = f"{len(prompt_ids)} tokens, more than data.max_prompt_length={limit}"
+            return GameRecord(
+                key,
+                question.data_set,
+                ("policy", GRADER),
+                (0,),
+                opponent=GRADER,
+                discarded="void",
+                reason=f"question {question.id}: {problem}",
+            )
         tokens, truncated = await self._generate(prompt_ids, {**sampling, "seed": key.seed("sampling", 0, 0)})
         text = self._decode(tokens.response_ids)
         settings = self.config.questions

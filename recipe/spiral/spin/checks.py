@@ -8,8 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..checks.errors import require, written
 from ..lab.graders.grading import check_installed
-from ..lab.graders.question import check_lengths
-from ..players.prompts import Tokenizer, general_template
+from ..players.prompts import general_template
 from ..rollouts.schedule import plays_games
 from .dpo_settings import DPO, DpoSettings
 from .response_scores import BOXED, FunctionScorer
@@ -115,13 +114,3 @@ def check_questions(config: DictConfig) -> None:
         raise ValueError(f"questions.grader={grader}: {error}") from error
     finally:
         scorer.close()
-
-
-def check_question_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
-    """Check the prompts of all questions. Raises: as ``check_lengths``."""
-    template = general_template(config.prompt.template)
-    kwargs: Any = OmegaConf.to_container(config.data.apply_chat_template_kwargs, resolve=True)
-    for setting in ("data.train_files", "data.val_files"):
-        questions = load_questions(OmegaConf.select(config, setting), setting)
-        prompts = ((question.id, question.encode(tokenizer, template, **kwargs)) for question in questions)
-        check_lengths(config, setting, f"prompt.template={config.prompt.template}", prompts)

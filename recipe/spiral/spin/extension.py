@@ -15,20 +15,14 @@ from .dpo_settings import DPO
 
 class Extension(extensions.Extension):
     def check(self, config: Any) -> None:
-        from .checks import check_dpo, check_questions
-
-        check_dpo(config)
-        if not plays_games(config):
-            check_questions(config)
-
-    def ready(self, config: Any, tokenizer: Any) -> None:
-        if plays_games(config):
-            return
         from ..processes.launch import put_on_path
-        from .checks import check_question_prompts
+        from .checks import check_dpo, check_questions
         from .response_scores import BOXED
 
-        check_question_prompts(config, tokenizer)
+        check_dpo(config)
+        if plays_games(config):
+            return
+        check_questions(config)
         if config.questions.grader != BOXED:
             put_on_path(Path.cwd())  # where a function is looked for, on every machine
 

@@ -18,7 +18,7 @@ from hydra.core.singleton import Singleton
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from ...checks import ConfigError, check, check_model
+from ...checks import ConfigError, check_model
 from ...checks.machine import check_folders
 from ...checks.names import values
 from ...checks.resumption import check_same_model, finished, followed
@@ -72,7 +72,6 @@ def _lines(config: DictConfig, choices: Mapping[str, str]) -> Iterator[str]:
     if lines := finished(local):
         yield from lines
         return
-    check(local, here=False)
     check_folders(local, here=False)
     yield from followed(local)
     size, downloads, unchecked = look_at_model(local)

@@ -10,8 +10,10 @@ from typing import Any
 from ... import extensions
 from ...opponents.fixed_opponents import parse_opponents
 from ...players.records import GameRecord
+from ...rollouts.schedule import parse_games, plays_games
 from ..opponents.api.usage import COSTS, Costs
 from ..opponents.more_kinds import API
+from ..run_summary import summary
 from .guard import Guard
 from .reasoning import reasoning_metrics
 from .staleness import Bias, staleness_metrics
@@ -23,7 +25,7 @@ class Watcher(extensions.Watcher):
     """By the config's ``guard`` and ``trainer``."""
 
     def __init__(self, config: Any) -> None:
-        trainer = config.trainer
+        self._config, trainer = config, config.trainer
         self._guard = Guard(config.guard)
         self._action = config.guard.action
         self._bias = Bias() if trainer.v1.trainer_mode != "sync" else None
@@ -84,9 +86,12 @@ class Watcher(extensions.Watcher):
         tokens = {f"opponents/{name}/tokens": float(usage.tokens) for name, usage in spent.items()}
         return tokens | {f"opponents/{name}/usd": usage.cost or 0.0 for name, usage in spent.items()}
 
-    def finish(self) -> None:
+    def finish(self) -> list[str]:
         if self._traces is not None:
             self._traces.finish()
+        config = self._config
+        game = parse_games(config.games)[0].id if plays_games(config) else None
+        return summary(Path(config.run_dir), Path(config.trainer.default_local_dir), game)
 
     def state_dict(self) -> dict[str, Any]:
         return self._guard.state_dict() | {"voids": self._voids.state_dict()}
