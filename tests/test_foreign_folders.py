@@ -25,7 +25,6 @@ from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
 from recipe.spiral.lab.evaluation.policies.policy_weights import read_tokenizer, run_of
 from recipe.spiral.lab.evaluation.policies.scored import load
 from recipe.spiral.lab.models import embedded
-from recipe.spiral.lab.planning.model_size import measure
 from recipe.spiral.lab.play.seats_taken import _rules
 from recipe.spiral.lab.report.__main__ import main as report
 from recipe.spiral.lab.report.bundle import Bundle
@@ -139,7 +138,7 @@ def test_a_models_own_code_is_not_run_and_nobody_is_asked(place: Path, monkeypat
     monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "y")
     for read in (
         *(read_tokenizer, end_tokens, partial(end_tokens, tokenizer_eos=1), empty_model, load),
-        *(partial(check_fits, model=model), measure),
+        partial(check_fits, model=model),
     ):
         with suppress(ValueError):
             read(model)

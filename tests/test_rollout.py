@@ -9,11 +9,14 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from omegaconf import OmegaConf
+from tensordict import TensorDict
 from verl.experimental.agent_loop import agent_loop
 from verl.workers.rollout.replica import TokenOutput
 
@@ -496,3 +499,17 @@ def test_reports_are_taken_once_and_in_the_order_of_keys(model: str) -> None:
     with pytest.raises(GameLost):
         game_channel.take(keys(rows[0]))
     assert game_channel.take([]).records == []
+
+
+def test_games_that_are_launched_one_by_one_are_played_by_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[str, int]] = []
+
+    def worker(name: str) -> Any:
+        return SimpleNamespace(generate_sequences=SimpleNamespace(remote=lambda rows: given.append((name, len(rows)))))
+
+    monkeypatch.setattr("verl.trainer.ppo.v1.agent_loop_tq.ray.get", list)
+    manager = object.__new__(rollout.GameManager)
+    manager.agent_loop_workers, manager.on_launch = [worker("a"), worker("b")], lambda batch: None
+    for rows in (1, 1, 2, 1):
+        manager.generate_sequences(TensorDict({"index": torch.arange(rows)}, batch_size=rows))
+    assert given == [("a", 1), ("b", 1), ("a", 1), ("b", 1), ("a", 1)]

@@ -61,6 +61,7 @@ class GameManager(AgentLoopManagerTQ):
     """
 
     on_launch: Callable[[TensorDict], None]
+    agent_loop_workers: list[Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

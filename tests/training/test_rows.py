@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from tensordict import TensorDict
-from tests.runtime.test_rollout_worker import VERLS, play
 from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from recipe.spiral.players.records import GameRecord
@@ -27,6 +26,7 @@ from tests.fake_queue import FakeQueue
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
 from tests.made_rows import batch_of, launches_of, rows_of
+from tests.rollouts.test_worker import VERLS, play
 from tests.test_rollout import Engine, self_play
 
 

@@ -28,6 +28,7 @@ from recipe.spiral import extensions, main_spiral
 from recipe.spiral.checks.settle import settle
 from recipe.spiral.training.step import layout, rows_at_once
 from recipe.spiral.workers.mini_batch_worker import MINI_BATCHES, MiniBatchWorker
+from recipe.spiral.workers.policy_worker import as_asked
 from tests.ranks import run_ranks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -334,3 +335,24 @@ def test_extensions_wrap_the_policys_loss_alone(monkeypatch: pytest.MonkeyPatch,
     worker.config = SimpleNamespace(model_type=kind)
     worker.set_loss_fn("verl's")
     assert worker.loss_fn == (("wrapped", "verl's") if wrapped else "verl's")
+
+
+def test_a_resumed_optimizer_has_the_settings_that_are_asked_for() -> None:
+    """Its moments are the checkpoint's, and its rate is what a run that always had these settings would have now."""
+
+    def made(lr: float, decay: float) -> tuple[torch.optim.AdamW, torch.optim.lr_scheduler.LambdaLR]:
+        weight = torch.nn.Parameter(torch.ones(3))
+        weight.grad = torch.ones(3)
+        optimizer = torch.optim.AdamW([weight], lr=lr, weight_decay=decay)
+        return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+
+    saved, always, asked = made(0.1, 0.1), made(0.01, 0.2), made(0.01, 0.2)
+    for optimizer, schedule in (*[saved] * 3, *[always] * 3):
+        optimizer.step()
+        schedule.step()
+    with as_asked(*asked):
+        for new, old in zip(asked, saved, strict=True):
+            new.load_state_dict(old.state_dict())
+    (group,), (wanted,) = asked[0].param_groups, always[0].param_groups
+    assert [group[name] for name in ("lr", "weight_decay")] == [wanted[name] for name in ("lr", "weight_decay")]
+    assert int(next(iter(asked[0].state.values()))["step"]) == 3

@@ -19,7 +19,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from recipe.spiral.trainer import SpiralTrainer
 from recipe.spiral.workers.mini_batch_worker import MiniBatchWorker
-from recipe.spiral.workers.policy_worker import PolicyWorker, TrainedWorker, use_our_workers
+from recipe.spiral.workers.policy_worker import PolicyWorker, use_our_workers
 from recipe.spiral.workers.reference import ReferenceWorker, copy_shards, exchanged, local_shards
 from tests.ranks import run_ranks
 from tests.workers.test_snapshot import language_model
@@ -345,11 +345,10 @@ def test_a_critic_keeps_its_adapter_on() -> None:
         assert _Trainer(None)._compute_values(batch, {}) == asked_with
 
 
-@pytest.mark.parametrize("kinds", [(PolicyWorker, TrainedWorker), (PolicyWorker, TrainedWorker)], ids=["stock", "fast"])
 @pytest.mark.parametrize("role", [Role.ActorRolloutRef, Role.ActorRollout])
-def test_the_workers_are_ours(role: Role, kinds: tuple[Any, Any]) -> None:
+def test_the_workers_are_ours(role: Role) -> None:
     classes: dict[Role, Any] = {role: "verl's", Role.Critic: "verl's", Role.RefPolicy: "verl's"}
-    use_our_workers(classes, *kinds)
+    use_our_workers(classes)
     parts = (role, Role.RefPolicy, Role.Critic)
     policy, reference, critic = (classes[part].__ray_metadata__.modified_class for part in parts)
     assert issubclass(policy, PolicyWorker) and issubclass(policy.actor_worker_cls, MiniBatchWorker)

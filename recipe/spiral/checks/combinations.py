@@ -12,7 +12,7 @@ from ..match import Rules
 from ..players import random_player
 from ..players.prompts import check_style, get_template
 from ..rollouts.schedule import parse_games, plays_games, validated_games
-from ..workers.devices import engine_devices
+from ..workers.engine_size import engine_devices
 from .errors import ConfigError, require, written
 from .verls import has_critic
 

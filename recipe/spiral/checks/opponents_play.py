@@ -20,7 +20,7 @@ from ..players.seats import BASE
 from ..rollouts.schedule import parse_games, validated_games
 from ..rollouts.validation_opponents import matches
 from ..storage.disk import read_json
-from ..workers.devices import engine_ranks
+from ..workers.engine_size import engine_ranks
 
 #: Of ``actor_rollout_ref.rollout``, what requests bring, which are the policy's.
 _OF_REQUESTS = ("temperature", "top_p", "top_k", "do_sample", "n", "val_kwargs")

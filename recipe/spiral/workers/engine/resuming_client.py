@@ -34,15 +34,10 @@ class Parts(GameClient):
     whole = False
 
     async def generate(
-        self,
-        request_id: str,
-        *,
-        prompt_ids: list[int],
-        sampling_params: Mapping[str, Any],
-        response: _Response,
-        **kwargs: Any,
+        self, request_id: str, *, prompt_ids: list[int], sampling_params: Mapping[str, Any], **kwargs: Any
     ) -> TokenOutput:
-        sampling = dict(sampling_params)
+        """``response``, among the ``kwargs``, is what the part is of."""
+        sampling, response = dict(sampling_params), kwargs.pop("response")
         written = len(prompt_ids) - response.prompt
         if written and sampling.get("seed") is not None:
             sampling["seed"] = derive_seed(int(sampling["seed"]), "from token", written)

@@ -21,7 +21,7 @@ from verl.plugin.platform import get_platform
 from verl.workers.rollout.replica import RolloutMode
 
 from ...opponents.engine_settings import number_of_slots
-from ..devices import engine_ranks
+from ..engine_size import engine_ranks
 from .host_memory import HostMemory
 
 #: Ranks of the opponents' replicas count from here. Names, sockets and seeds follow from ranks, and the policy's

@@ -1,4 +1,4 @@
-"""How many devices and processes a run's parts have. It needs neither torch nor verl."""
+"""How many devices an engine has, and all of them. It needs neither torch nor verl."""
 
 from __future__ import annotations
 
