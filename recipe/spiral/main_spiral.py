@@ -59,7 +59,7 @@ from .processes.launch import (
 )
 from .processes.masking import is_secret, take_secrets_out, write_config
 from .processes.run_log import LOG
-from .processes.starting import choose_checkpoint, model_of_resumed, own_checkpoints, set_aside
+from .processes.starting import choose_checkpoint, keep_date, model_of_resumed, own_checkpoints, set_aside
 from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
 from .rollouts.end_tokens import end_tokens
@@ -138,6 +138,7 @@ def run(config: DictConfig) -> int:
             provide_model(config)
             tokenizer = check_model(config)
             name_end_tokens(config, tokenizer.eos_token_id)
+            keep_date(config, tokenizer)
     except ConfigError as error:
         if interrupted():
             raise KeyboardInterrupt from error

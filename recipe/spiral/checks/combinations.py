@@ -39,6 +39,11 @@ def _parsed(config: DictConfig) -> None:
             f"games: {share.id} has random_opening={share.random_opening}: must be below rules.turn_cap={cap}, which "
             "counts its moves, or games end before anybody is asked; lower one or raise the other",
         )
+        require(
+            not share.random_opening or (share.style or config.prompt.style) == "state",
+            f"games: {share.id} has random_opening={share.random_opening}: prompt.style=dialogue would show random moves "
+            "as answers of the player's own; take prompt.style=state, or leave it out",
+        )
         if share.random_opening:
             try:
                 random_player.check_game(share.id)
