@@ -146,6 +146,8 @@ def test_a_game_that_nobody_plays_at_random_is_trained_without_random_play(tmp_p
     with pytest.raises(ConfigError, match=r"^opponents: random: the random player cannot play .*; give its entry"):
         check(config(tmp_path, game, *off, "opponents=[{kind: random, share: 0.1}]"))
     check(config(tmp_path, f"games=[textarena:{name}-v0,Nim]"))
+    with pytest.raises(ConfigError, match=r"random_opening=2: prompt\.style=dialogue"):
+        check(config(tmp_path, "games=[{id: Nim, random_opening: 2, style: dialogue}]"))
     opening = f"games=[{{id: 'textarena:{name}-v0', random_opening: 2}}]"
     with pytest.raises(ConfigError, match=r"^games: random_opening=2: the random player cannot play .*; leave it out"):
         check(config(tmp_path, opening, *off))

@@ -41,8 +41,8 @@ def _parsed(config: DictConfig) -> None:
         )
         require(
             not share.random_opening or (share.style or config.prompt.style) == "state",
-            f"games: {share.id} has random_opening={share.random_opening}: prompt.style=dialogue would show random moves "
-            "as answers of the player's own; take prompt.style=state, or leave it out",
+            f"games: {share.id} has random_opening={share.random_opening}: prompt.style=dialogue would show random "
+            "moves as answers of the player's own; take prompt.style=state, or leave it out",
         )
         if share.random_opening:
             try:
