@@ -29,7 +29,7 @@ def test_only_what_a_dead_session_left_is_removed(tmp_path: Path) -> None:
 
 def test_no_config_file_sets_hydras_mode() -> None:
     """``composed_once`` does not look for it there."""
-    files = [*CONFIG.rglob("*.yaml"), *(Path(__file__).parents[1] / "config").rglob("*.yaml")]
+    files = [*CONFIG.parent.rglob("config/**/*.yaml"), *(Path(__file__).parents[1] / "config").rglob("*.yaml")]
     loaded = [made for file in files if isinstance(made := yaml.safe_load(file.read_text()), dict)]
     assert len(loaded) > 30
     assert not [made for made in loaded if "mode" in made.get("hydra", {})]
