@@ -66,6 +66,7 @@ def save_run(run: Path, kind: str) -> None:
     from verl.utils.fsdp_utils import apply_fsdp2
 
     from recipe.spiral.storage.checkpoints import TRACKER, write_state
+    from recipe.spiral.storage.saving import seal
 
     original = run / "model"
     if dist.get_rank() == 0:
@@ -104,7 +105,8 @@ def save_run(run: Path, kind: str) -> None:
     manager.save_checkpoint(str(folder / "actor"), global_step=STEP)
     if dist.get_rank() == 0:
         baselines = {"values": [["KuhnPoker", 0, "self", 0.1], ["TicTacToe", 0, "self", 0.2]]}
-        write_state(folder, {"step": STEP, "seed": 3, "baselines": baselines})
+        state = {"step": STEP, "ranks": dist.get_world_size(), "settings": {"seed": 3}, "baselines": baselines}
+        write_state(folder, state)
         torch.save({}, folder / "data.pt")
         (run / "checkpoints" / TRACKER).write_text(str(STEP))
         (run / "config.yaml").write_text(CONFIG)
@@ -112,6 +114,7 @@ def save_run(run: Path, kind: str) -> None:
         config_file = folder / "actor" / "huggingface" / "config.json"
         noted = json.loads(config_file.read_text())
         config_file.write_text(json.dumps({**noted, "attn_implementation": "flash_attention_2"}))
+        seal(folder)
 
 
 def save_runs(rank: int, ranks: int, folder: Path) -> None:

@@ -22,9 +22,9 @@ FRAMEWORKS = {"verl", "ray", "vllm", "transfer_queue", "tensordict"}
 #: Rooms, or files of one, that are read, tested and benchmarked without it. For those with True, torch is not needed
 #: either.
 PURE = {
-    **dict.fromkeys(("games", "players", "match", "opponents", "storage", "export.source"), True),
+    **dict.fromkeys(("games", "players", "match", "opponents", "storage"), True),
     **{f"processes.{name}": True for name in ("cluster", "composing", "garbage", "interrupts", "launch", "masking")},
-    **{f"processes.{name}": True for name in ("runtime", "starting", "terminal")},
+    **{f"processes.{name}": True for name in ("starting", "terminal")},
     "rae": False,
 }
 #: Not the core. Either may be deleted.

@@ -12,7 +12,6 @@ from typing import Any
 
 from benchmarks import long_answers
 from benchmarks.rollout_efficiency import Alone, Game, at_once, games_of
-from recipe.spiral.lab.models.published import PUBLISHED
 
 from .probe import Probe, SkipStage
 from .programs import Training, seconds_of
@@ -37,9 +36,18 @@ class Size:
     needs: float = 0.0
 
 
+_QWEN3: dict[str, Any] = {
+    "model_type": "qwen3",
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+}
+_QWEN3 |= {"head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 32768, "tie_word_embeddings": True}
+_QWEN3 |= {"architectures": ["Qwen3ForCausalLM"]}
+#: Of Qwen3-1.7B's shape, and of 0.6B's.
 SIZES = (
-    Size(PUBLISHED["Qwen/Qwen3-1.7B-Base"], needs=72),
-    Size(PUBLISHED["Qwen/Qwen3-0.6B-Base"], games=64, cache=4.0, needs=36),
+    Size({**_QWEN3, "hidden_size": 2048, "intermediate_size": 6144}, needs=72),
+    Size({**_QWEN3, "hidden_size": 1024, "intermediate_size": 3072}, games=64, cache=4.0, needs=36),
 )
 _TINY = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
 _TINY |= {"num_key_value_heads": 1, "head_dim": 32, "vocab_size": 4096}

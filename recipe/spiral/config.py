@@ -42,22 +42,9 @@ class Style(StrEnum):
     dialogue = "dialogue"
 
 
-class Keep(StrEnum):
-    fifo = "fifo"
-    spread = "spread"
-    best = "best"
-
-
 class Sample(StrEnum):
     uniform = "uniform"
-    recent = "recent"
     hard = "hard"
-    even = "even"
-
-
-class OnMissing(StrEnum):
-    leave_out = "leave_out"
-    stop = "stop"
 
 
 class Devices(StrEnum):
@@ -68,11 +55,6 @@ class Devices(StrEnum):
 class OnStale(StrEnum):
     wait = "wait"
     drop = "drop"
-
-
-class OnFullDisk(StrEnum):
-    stop = "stop"
-    go_on = "go_on"
 
 
 class Watchdog(StrEnum):
@@ -102,10 +84,8 @@ class Prompt:
 @dataclass
 class Pool:
     enabled: bool
-    keep: Keep
     sample: Sample
-    initial: list[Any]
-    on_missing: OnMissing
+    initial: list[str]
     ratio: float = within(0, 1)
     size: int = within(1)
     start_from: int = within(0)
@@ -116,11 +96,7 @@ class Pool:
 @dataclass
 class OpponentEngine:
     devices: Devices
-    rollout: dict[str, Any]
-    replicas: int | None = within(1)
-    sleep_level: int | None = within(1, 2)
     gpu_memory_utilization: float = within(_POSITIVE, 1)
-    kv_cache_memory_bytes: int | None = within(1)
 
 
 @dataclass
@@ -146,11 +122,6 @@ class Validation:
 class Records:
     tokens: bool
     every: int = within(0)
-
-
-@dataclass
-class Checkpoint:
-    on_full_disk: OnFullDisk
 
 
 @dataclass
@@ -214,7 +185,6 @@ class Spiral:
     asynchronous: Asynchronous
     validation: Validation
     records: Records
-    checkpoint: Checkpoint
     algorithm: Algorithm
     data: Data
     trainer: Trainer

@@ -13,7 +13,6 @@ import importlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -105,22 +104,6 @@ class Kind(NamedTuple):
     check_game: Callable[[str], object]
 
 
-class Given(NamedTuple):
-    """A member of the pool that comes from elsewhere.
-
-    Attributes:
-        name: its own, which is changed where another member has it.
-        path: where it comes from.
-        adapter: whether it is one of PEFT's, and not a whole model; None: it is what the policy of its run was.
-        fill: makes of the empty folder that it is given a Hugging Face folder or an adapter of PEFT's.
-    """
-
-    name: str
-    path: Path
-    adapter: bool | None
-    fill: Callable[[Path], None]
-
-
 class Watcher:
     """Watches a training; this one sees nothing.
 
@@ -177,10 +160,6 @@ class Extension:
     def opponents(self) -> Mapping[str, Kind]:
         """Opponents that do not learn, by kind; in every process that checks, plays or trains."""
         return {}
-
-    def given(self, entry: Mapping[str, Any], setting: str) -> Sequence[Given] | None:
-        """The members in the folder that an entry ``{path, start, interval, size}`` of ``fsp.initial`` names; None: not
-        of mine. ``setting`` is what ``path`` is called in the config. Errors as of ``check``."""
 
     # -- training ------------------------------------------------------------------------------------------------------
 

@@ -242,7 +242,7 @@ def train(config: DictConfig) -> None:
             check_late(config)
     except Exception as error:  # a class that is not there, an argument that it does not take
         raise ConfigError(verls_reason(error)) from error
-    lines = [*set_aside(config), *followed(config)]
+    lines = [*set_aside(config), *followed(config, note=True)]
     set_environment(tracker_environment(run_dir, "metrics") | one_run(tracked(run_dir)["run"]))
     with open_dict(config):
         config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)

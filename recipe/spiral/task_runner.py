@@ -64,9 +64,7 @@ class TaskRunner(_VerlTaskRunner):
         from verl.trainer import main_ppo
         from verl.trainer.ppo.v1 import trainer_base
 
-        from .training.trackers import going_on
-
-        tracking = going_on(trainer_base.Tracking, run_dir)
+        tracking = trainer_base.Tracking
         main_ppo.pprint = lambda config: pprint(masking.without_secrets(config))
         trainer_base.Tracking = lambda *args, config=None, **more: tracking(
             *args, config=masking.without_secrets(config), **more

@@ -19,7 +19,7 @@ from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.debug import marked_timer
 
 from . import extensions
-from .opponents.engine_settings import has_adapter
+from .opponents.engine_settings import has_adapter, models_served
 from .processes.garbage import collect_less
 from .processes.interrupts import STOP, STOPPED
 from .rollout import GameManager
@@ -32,7 +32,6 @@ from .training.rows import GRPO, RAE, RowFacts, Rows, baselines_of, keep, regist
 from .training.run_state import RunState
 from .training.speed import speed_metrics
 from .training.step import Step, account, deal, policy_ranks, rows_at_once
-from .training.trackers import forget_later
 from .training.turn_batches import NO_ROWS, TurnBuffer
 from .workers.engine import opponent_engines
 from .workers.engine.game_client import GameClient
@@ -71,8 +70,8 @@ class SpiralTrainer(Mixin):
         self._alarms: list[str] = []
         self._stopped_by: str | None = None
         self._interrupted = False
-        if self.state.league.served and has_adapter(config):
-            opponent_engines.make_room(config, self.state.league.served)
+        if has_adapter(config) and (served := models_served(config)):
+            opponent_engines.make_room(config, served)
         super().__init__(config)
 
     # -- launching -----------------------------------------------------------------------------------------------------
@@ -91,6 +90,7 @@ class SpiralTrainer(Mixin):
         seated = isinstance(self, InFlight)
         agent_loop_manager.on_launch = lambda batch: launch(batch, self.launched, self.state.league, seated)
         super().fit(agent_loop_manager)
+        self.state.records.wait()
         if self._stopped_by is None:
             self.state.console.finish()
         else:
@@ -110,10 +110,10 @@ class SpiralTrainer(Mixin):
     def on_init_end(self) -> None:
         """While the policy's engine sleeps, the opponents' take their part of the devices."""
         league = self.state.league
-        if league.served:
+        if served := models_served(self.config):
             from .workers.engine.slot_server import SlotReplica  # imports vLLM
 
-            self.opponents = opponent_engines.start(self, league.served, has_adapter(self.config), SlotReplica)
+            self.opponents = opponent_engines.start(self, served, has_adapter(self.config), SlotReplica)
             league.engine = self.opponents
             self.opponents.sleep()
         for extension in extensions.loaded():
@@ -280,11 +280,9 @@ class SpiralTrainer(Mixin):
 
     def _save_checkpoint(self) -> None:
         """verl's, into a folder beside the checkpoints; it becomes a checkpoint when it is whole, and on the disk."""
-        step, critic = self.global_steps, bool(self.use_critic)
-        callback: Any = self.checkpoint_callback
-        saved = self.state.save(step, critic, lambda to: self.actor_rollout_wg.save_reference(to), self._save_models)
-        if saved is not None:
-            callback.on_save(trainer=self, global_step=step, checkpoint_dir=str(saved), async_save=False)
+        step, callback = self.global_steps, self.checkpoint_callback
+        saved = self.state.save(step, lambda to: self.actor_rollout_wg.save_reference(to), self._save_models)
+        callback.on_save(trainer=self, global_step=step, checkpoint_dir=str(saved), async_save=False)
 
     def _save_models(self, folder: Path) -> None:
         """verl's part of a checkpoint, below ``folder``."""
@@ -310,7 +308,6 @@ class SpiralTrainer(Mixin):
 
     @logger.setter
     def logger(self, trackers: Any) -> None:
-        forget_later(trackers.logger, self.global_steps)
         trackers.logger["spiral"] = self.state.metrics
         self._trackers = trackers
 
@@ -318,7 +315,6 @@ class SpiralTrainer(Mixin):
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)
-        metrics["disk/unwritten"], self.state.unwritten = float(self.state.unwritten), 0
         metrics |= speed_metrics(len(self.current.games.records), timing_raw)
         self.state.console.step(self.global_steps, metrics, timing_raw)
         for alarm in self._alarms:

@@ -21,7 +21,7 @@ from recipe.spiral.match import Rules
 from recipe.spiral.players.prompts import History, encoder, get_template
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.storage.manifest import WEIGHTS, write_manifest
+from recipe.spiral.storage.manifest import write_manifest
 from tests.chat_forms import tokenizer as form
 from tests.made import run_match
 from tests.made_configs import config
@@ -272,7 +272,7 @@ def test_a_module_of_the_users_may_register_attention(tmp_path: Path, tokenizer:
 def test_a_model_with_a_flipped_bit_is_refused(tmp_path: Path, tokenizer: WordTokenizer) -> None:
     weights = tmp_path / "model" / "model.safetensors"
     weights.write_bytes(bytes(64))
-    write_manifest(weights.parent, WEIGHTS)
+    write_manifest(weights.parent)
     check_model(with_model(tmp_path))
     weights.write_bytes(bytes(63) + b"\1")
     with pytest.raises(ConfigError, match=r"model\.path=.*: damaged: model\.safetensors: .*remove manifest\.json"):

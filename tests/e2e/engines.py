@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from peft import PeftModel, get_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from verl.plugin.platform import get_platform
 from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.rollout.replica import RolloutMode
@@ -24,7 +25,7 @@ from verl.workers.rollout.replica import RolloutMode
 from recipe.spiral.workers.engine.game_client import GameClient
 from recipe.spiral.workers.engine.opponent_engines import AdapterEngine
 from recipe.spiral.workers.engine.slot_server import SlotReplica
-from recipe.spiral.workers.engine.slots import SlotEngine, own_devices
+from recipe.spiral.workers.engine.slots import SlotEngine
 from recipe.spiral.workers.engine.vllm import VLLMReplica
 from recipe.spiral.workers.policy_worker import PolicyWorker
 
@@ -35,6 +36,10 @@ LORA = {"r": 8, "lora_alpha": 16, "target_modules": "all-linear", "task_type": "
 KV_CACHE = 64 * 1024**2
 
 Tokens = list[list[int]]
+
+
+class Device:
+    """Has one, and stands for the policy's worker."""
 
 
 @dataclass
@@ -50,13 +55,6 @@ class Engines:
 
     def ask(self, name: str, slot: int | None, prompt: list[int]) -> Any:
         return self.client.generate_as(name, slot, f"{name}-{slot}", prompt, SAMPLING)
-
-    def load_adapter(self, name: str, path: Path) -> None:
-        ray.get(self.policy.servers[0].load_adapter.remote(name, str(path)))
-
-    def loaded_adapters(self) -> list[str]:
-        names: list[str] = ray.get(self.policy.servers[0].list_adapters.remote())
-        return names
 
     def answers(self, name: str, slot: int | None = None) -> Tokens:
         """All prompts at once."""
@@ -117,12 +115,8 @@ def start(config: DictConfig, model: Path, tied: Path) -> Engines:
 
     The policy's model has an output layer of its own, the opponents' has not; in a run they are of one architecture.
     """
-    changes = {
-        "actor_rollout_ref": {"model": {"path": str(tied)}},
-        "opponent_engine": {"kv_cache_memory_bytes": KV_CACHE},
-    }
-    of_opponents = OmegaConf.merge(config, changes)
-    (device,) = own_devices(1, 1)
+    of_opponents = OmegaConf.merge(config, {"actor_rollout_ref": {"model": {"path": str(tied)}}})
+    device = [ray.remote(Device).options(num_cpus=0, **get_platform().ray_resource_options(1)).remote()]
     with ThreadPoolExecutor(2) as pool:
         policy = pool.submit(start_policy, config, device)
         opponents = pool.submit(SlotEngine.start, of_opponents, 2, device, SlotReplica).result()

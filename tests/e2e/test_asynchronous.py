@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from recipe.spiral.export.exporting import export
+from recipe.spiral.export.writing import export
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.watching.staleness import staleness
 from recipe.spiral.players.records import GameRecord, Tokens

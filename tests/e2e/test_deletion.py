@@ -29,8 +29,6 @@ NOT_THERE = {
     "model; others come with extensions",
     "validation.opponents=[perfect]": "validation.opponents: 'perfect': 'perfect' is no kind of fixed player; known "
     "kinds: random; others come with extensions",
-    "fsp.initial=[{path: ./elsewhere}]": "fsp.initial: {'path': './elsewhere'}: members from elsewhere come with "
-    "extensions; take base, or none",
 }
 
 

@@ -75,10 +75,8 @@ def test_many_members_through_a_small_pool_killed_while_one_is_written(
     assert state(tmp_path / "whole") == state(tmp_path / "killed")
     assert audited(tmp_path / "whole") and audited(tmp_path / "killed")
     check_who_answered(mine)
-    for step in range(2, STEPS + 1):
-        of_step = [record for record in mine if record.key.step == step and record.discarded is None]
-        members = Counter(record.players[1 - record.trainable[0]] for record in of_step if record.opponent == "pool")
-        assert len(members) == 2 and set(members.values()) == {4}, "half of 16 games, both members as often"
+    roles = Counter(record.trainable for record in mine if record.opponent == "pool" and record.discarded is None)
+    assert abs(roles[0,] + roles[1,] - 8 * STEPS) < 2 * STEPS and abs(roles[0,] - roles[1,]) < STEPS
     members = {name for record in mine if record.opponent == "pool" for name in record.players} - {"policy"}
     assert len(members) > 15
     for measured in metrics(tmp_path / "whole"):
@@ -132,7 +130,7 @@ def test_a_member_is_recognised_in_its_own_games_and_nowhere_else(
 ) -> None:
     run = Run(
         tmp_path / "run",
-        *pool(model, f"fsp.initial=[{{path: {fixed_move}}}]", "fsp.update_interval=2", "fsp.members_per_step=2"),
+        *pool(model, f"fsp.initial=[{fixed_move}]", "fsp.update_interval=2", "fsp.members_per_step=2"),
         "trainer.total_training_steps=4",
     )
     runs.append(run)

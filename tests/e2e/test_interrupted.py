@@ -18,7 +18,6 @@ import pytest
 
 from recipe.spiral.processes.launch import _segments_of, end_processes, end_with_parent, remove_segments
 from recipe.spiral.storage.checkpoints import latest
-from recipe.spiral.storage.disk import size
 
 from .conftest import LIMIT, ROOT, Run, small
 
@@ -108,7 +107,7 @@ def test_an_interrupted_session_leaves_nothing(
     assert status == pytest.ExitCode.INTERRUPTED, session.output[-4000:]
     assert not [p for p in session.seen if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert not [name for name in session.segments if Path("/dev/shm", name).exists()]
-    assert not list(session.temporary.glob("spiral-*")) and size(session.temporary) < 100e6
+    assert not list(session.temporary.glob("spiral-*"))
 
 
 def test_a_run_that_is_told_to_end_saves_a_checkpoint_first(tmp_path: Path, model: Path, runs: list[Run]) -> None:

@@ -109,37 +109,22 @@ def engines(model: Path, tied: Path, tmp_path_factory: pytest.TempPathFactory) -
 def test_slots_answer_with_the_weights_that_were_loaded(engines: Engines, members: Mapping[str, Path]) -> None:
     expected = {name: of_folder(folder, engines.prompts) for name, folder in members.items()}
     assert all(a != b for a, b in itertools.combinations(expected.values(), 2))
-    with pytest.raises(Exception, match="has no weights"):
+    with pytest.raises(WrongWeights, match="a was asked for a response, and None answered"):
         engines.answers("a", 0)
-
-    engines.opponents.load_into({0: ("a", members["a"]), 1: ("first", members["first"])})
-    assert engines.opponents.names == ["a", "first"]
-    assert engines.answers("a", 0) == expected["a"]
-    assert engines.answers("first", 1) == expected["first"]
-    with pytest.raises(WrongWeights, match="b was asked for a response, and a answered"):
-        engines.answers("b", 0)
-
-    for name in ("first", "b", "a"):  # to the engine's own first weights and back
-        engines.opponents.load_into({0: (name, members[name])})
-        assert engines.answers(name, 0) == expected[name]
-    assert engines.answers("first", 1) == expected["first"], "the other slot is left alone"
-
-
-def test_an_opponent_alone_has_all_slots(engines: Engines, members: Mapping[str, Path]) -> None:
-    expected = {name: of_folder(folder, engines.prompts) for name, folder in members.items()}
-    engines.opponents.load({"a": members["a"], "b": members["b"]})
-    slots = engines.opponents.load({"a": members["a"]})
-    assert slots == {"a": (0, 1)} and (engines.opponents.loads, engines.opponents.kept) == (1, 1)
-    assert [engines.answers("a", slot) for slot in (0, 1)] == [expected["a"]] * 2
-    memory = ray.get([server.host_memory.remote() for server in engines.opponents.handles], timeout=60)
-    assert memory[0].node == memory[1].node and memory[0].free > memory[0].weights > 0
-    assert engines.opponents.load({"b": members["b"], "a": members["a"]}) == {"b": (1,), "a": (0,)}
-    assert engines.answers("b", 1) == expected["b"]
+    # to the engine's own first weights and back
+    for names, slots in ((["a", "first"], [0, 1]), (["first", "b"], [1, 0]), (["b", "a"], [0, 1])):
+        loaded = engines.opponents.load({name: members[name] for name in names})
+        assert loaded == {name: (slot,) for name, slot in zip(names, slots, strict=True)}
+        for name, slot in zip(names, slots, strict=True):
+            assert engines.answers(name, slot) == expected[name]
+    with pytest.raises(WrongWeights, match="a was asked for a response, and b answered"):
+        engines.answers("a", 0)
+    engines.opponents.sleep()  # nothing on a CPU
+    assert engines.answers("b", 0) == expected["b"]
 
 
 def test_many_requests_to_several_players_at_once(engines: Engines, members: Mapping[str, Path]) -> None:
-    engines.opponents.load_into({0: ("a", members["a"]), 1: ("b", members["b"])})
-    players = {"a": 0, "b": 1}
+    players = {name: slots[0] for name, slots in engines.opponents.load({n: members[n] for n in "ab"}).items()}
     expected = {name: of_folder(members[name], engines.prompts) for name in players}
 
     async def play() -> None:
@@ -149,34 +134,6 @@ def test_many_requests_to_several_players_at_once(engines: Engines, members: Map
             assert (output.token_ids, output.extra_fields["answered_by"]) == (expected[name][i], name)
 
     asyncio.run(play())
-
-
-def test_a_load_in_the_middle_of_a_game_mixes_nothing(engines: Engines, members: Mapping[str, Path]) -> None:
-    engines.opponents.load_into({0: ("a", members["a"])})
-    expected = {name: of_folder(members[name], engines.prompts[:1])[0] for name in "ab"}
-
-    async def play() -> set[str]:
-        server = engines.opponents.handles[0]
-        calls: list[Any] = []
-        for i in range(60):
-            if i == 20:
-                loading = server.load.remote("b", str(members["b"]))
-            calls.append(server.generate.remote(engines.prompts[0], dict(SAMPLING), f"middle-{i}"))
-            await asyncio.sleep(0.01)
-        await loading
-        seen = set()
-        for outcome in await asyncio.gather(*calls, return_exceptions=True):
-            if isinstance(outcome, Exception):
-                assert "has no weights" in str(outcome)
-                seen.add("refused")
-            else:
-                name = outcome.extra_fields["answered_by"]
-                assert outcome.token_ids == expected[name]
-                seen.add(name)
-        return seen
-
-    assert asyncio.run(play()) >= {"a", "refused"}
-    assert engines.answers("b", 0)[0] == expected["b"]
 
 
 def broken(folder: Path, how: str) -> None:
@@ -197,8 +154,8 @@ def broken(folder: Path, how: str) -> None:
 @pytest.mark.parametrize("whole", [False, True])
 def test_an_answer_is_broken_off_unless_it_is_whole(engines: Engines, members: Mapping[str, Path], whole: bool) -> None:
     """verl waits for a first output of every request before it breaks any off."""
-    engines.opponents.load_into({0: ("a", members["a"])})
-    server = engines.opponents.handles[0]
+    slots = engines.opponents.load({"a": members["a"]})
+    server = engines.opponents.handles[slots["a"][0]]
     sampling = {**SAMPLING, "max_tokens": 400}
     request = {"prompt_ids": engines.prompts[0], "sampling_params": sampling, "request_id": "long", "whole": whole}
 
@@ -215,20 +172,18 @@ def test_an_answer_is_broken_off_unless_it_is_whole(engines: Engines, members: M
 
 
 @pytest.mark.parametrize("how", ["missing", "shape", "cut short", "gone"])
-def test_a_failed_load_leaves_an_empty_slot(
+def test_weights_that_do_not_fit_are_refused(
     engines: Engines, members: Mapping[str, Path], tmp_path: Path, how: str
 ) -> None:
     folder = tmp_path / "broken"
     shutil.copytree(members["b"], folder)
     broken(folder, how)
-    with pytest.raises(RuntimeError, match=r"b into slot 0: .*UnfitWeights"):
-        engines.opponents.load_into({0: ("b", folder), 1: ("a", members["a"])})
-    assert engines.opponents.names == [None, "a"], "the other one is loaded all the same"
-    for name in "ab":
-        with pytest.raises(Exception, match="has no weights"):
-            engines.answers(name, 0)
-    engines.opponents.load_into({0: ("a", members["a"])})
-    assert engines.answers("a", 0) == of_folder(members["a"], engines.prompts)
+    with pytest.raises(Exception, match=r"broken"):
+        engines.opponents.load({"b": folder})
+    with pytest.raises(WrongWeights):
+        engines.answers("b", 0)
+    slots = engines.opponents.load({"a": members["a"]})
+    assert engines.answers("a", slots["a"][0]) == of_folder(members["a"], engines.prompts)
 
 
 def test_a_tied_output_layer_may_be_in_the_folder(
@@ -239,16 +194,8 @@ def test_a_tied_output_layer_may_be_in_the_folder(
     weights = load_file(folder / "model.safetensors")
     weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    engines.opponents.load_into({1: ("b with its head", folder)})
-    assert engines.answers("b with its head", 1) == of_folder(members["b"], engines.prompts)
-
-
-def test_sleeping_is_nothing_on_a_cpu(engines: Engines, members: Mapping[str, Path]) -> None:
-    engines.opponents.load_into({0: ("a", members["a"])})
-    engines.opponents.sleep()
-    assert engines.opponents.names[0] == "a"
-    assert engines.opponents.load({"a": members["a"], "b": members["b"]})["a"] == (0,)
-    assert engines.answers("a", 0) == of_folder(members["a"], engines.prompts)
+    slots = engines.opponents.load({"b with its head": folder})
+    assert engines.answers("b with its head", slots["b with its head"][0]) == of_folder(members["b"], engines.prompts)
 
 
 def test_the_watchdog_is_told_the_servers(engines: Engines) -> None:
@@ -267,7 +214,6 @@ def test_adapters_and_the_base_in_one_batch(engines: Engines, model: Path, peft_
 
     sync(engines, peft_folders["trained"], model)
     engines.adapters.load({name: peft_folders[name] for name in "xy"})
-    assert engines.loaded_adapters() == ["x", "y"]
 
     async def play() -> None:
         asked = [(name, i) for _ in range(4) for i in range(len(engines.prompts)) for name in ("x", None, BASE, "y")]
@@ -288,42 +234,12 @@ def test_adapters_and_the_base_in_one_batch(engines: Engines, model: Path, peft_
     for name in ("x", "y", BASE):
         assert engines.answers(name) == expected[name], "a sync of the policy's adapter changes no other"
 
-    engines.load_adapter("x", peft_folders["trained"])  # under a name that was another's
-    assert engines.answers("x") == expected["trained"]
-    engines.adapters.load({"y": peft_folders["y"]})
-    with pytest.raises(Exception, match="adapter x: not loaded; there are base, y"):
+    ray.get(engines.policy.servers[0].wake_up.remote())  # as after a sleep: they are read again
+    assert engines.answers("x") == expected["x"]
+    engines.adapters.load({"y": peft_folders["y"], "z": peft_folders["trained"]})
+    assert engines.answers("z") == expected["trained"] and engines.of_policy() == expected["trained-more"]
+    with pytest.raises(Exception, match="adapter x: not loaded"):
         engines.answers("x")
-
-
-def test_a_lost_adapter_is_not_played_without(engines: Engines, model: Path, peft_folders: Mapping[str, Path]) -> None:
-    engines.adapters.load({"y": peft_folders["y"]})
-    server = engines.policy.servers[0]
-    for number in range(1000, 1010):  # as a sleep may: behind the server's back
-        ray.get(server.collective_rpc.remote("remove_lora", args=(number,)))
-    with pytest.raises(Exception, match="the engine has lost the adapter y"):
-        engines.answers("y")
-    ray.get(server.wake_up.remote())
-    assert engines.answers("y") == greedy(with_adapter(model, peft_folders["y"]), engines.prompts)
-
-
-def test_adapters_that_cannot_be_taken_in(
-    engines: Engines, tmp_path: Path, model: Path, peft_folders: Mapping[str, Path]
-) -> None:
-    sync(engines, peft_folders["trained"], model)
-    engines.adapters.load({name: peft_folders[name] for name in "xy"})
-    with pytest.raises(Exception, match="adapter z: the engine has room for 2"):
-        engines.load_adapter("z", peft_folders["trained"])
-    engines.adapters.load({"y": peft_folders["y"]})
-    with pytest.raises(Exception, match=r"holds no adapter_config\.json"):
-        engines.load_adapter("z", tmp_path)
-    shutil.copytree(peft_folders["x"], tmp_path / "cut")
-    file = tmp_path / "cut" / "adapter_model.safetensors"
-    file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(Exception, match="adapter z: vLLM cannot load"):
-        engines.load_adapter("z", tmp_path / "cut")
-    assert engines.loaded_adapters() == ["y"]
-    assert engines.of_policy() == greedy(with_adapter(model, peft_folders["trained"]), engines.prompts)
-    assert engines.answers("y") == greedy(with_adapter(model, peft_folders["y"]), engines.prompts)
 
 
 # -- snapshots ---------------------------------------------------------------------------------------------------------
@@ -335,8 +251,8 @@ def test_a_snapshot_plays_as_the_policy_does(engines: Engines, members: Mapping[
     saved, expected = (load_file(folder / "model.safetensors") for folder in (tmp_path / "step-1", members["b"]))
     assert saved.keys() == expected.keys()
     assert all(torch.equal(weight, expected[name]) for name, weight in saved.items())
-    engines.opponents.load_into({0: ("step-1", tmp_path / "step-1")})
-    assert engines.answers("step-1", 0) == of_folder(members["b"], engines.prompts)
+    slots = engines.opponents.load({"step-1": tmp_path / "step-1"})
+    assert engines.answers("step-1", slots["step-1"][0]) == of_folder(members["b"], engines.prompts)
 
 
 def test_with_lora_a_snapshot_is_an_adapter(
@@ -368,30 +284,6 @@ def test_where_lora_is_merged_a_snapshot_is_the_whole_model(
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------
-
-
-def test_an_engine_that_failed_in_a_load_takes_no_other(
-    engines: Engines, members: Mapping[str, Path], tmp_path: Path
-) -> None:
-    """Weights that are looked through beforehand do not come so far; a full memory would. Slot 0 is of no use after."""
-    folder = tmp_path / "broken"
-    shutil.copytree(members["b"], folder)
-    broken(folder, "shape")
-    server = engines.opponents.handles[0]
-
-    def do_not_look(self: Any) -> None:
-        from recipe.spiral.workers.engine import slot_server
-
-        slot_server.check_fits = lambda folder, model: None
-
-    ray.get(server.__ray_call__.remote(do_not_look))
-    with pytest.raises(RuntimeError, match="b into slot 0"):
-        engines.opponents.load_into({0: ("b", folder)})
-    with pytest.raises(RuntimeError, match=r"a into slot 0: .* failed in the middle of a load; start it anew"):
-        engines.opponents.load_into({0: ("a", members["a"])})
-    for name in "ab":
-        with pytest.raises(Exception, match="has no weights"):
-            engines.answers(name, 0)
 
 
 def test_servers_that_are_stopped_leave_no_processes(engines: Engines) -> None:

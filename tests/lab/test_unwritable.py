@@ -12,7 +12,6 @@ from unittest.mock import patch
 
 import pytest
 
-from recipe.spiral.export.writing import ExportError, check_target
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.evaluation import command as evaluation
 from recipe.spiral.lab.models.__main__ import main as models
@@ -60,12 +59,6 @@ def test_a_command_says_so(
     *_, last = capsys.readouterr().err.splitlines()
     assert f"{file} is no folder" in last or re.search(rf"{file}/.*: cannot be used", last)
     assert os.listdir(tmp_path) == ["file"]
-
-
-def test_nothing_is_exported_there(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ExportError, match=r"file/folder: .*/file is no folder; name another folder"):
-        check_target(tmp_path / "file" / "folder", tmp_path / "checkpoint", force=False)
 
 
 def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ DAMAGED = "safetensors_rust.SafetensorError: Error while deserializing header: i
         (NO_MEMORY, OPPONENTS, "lower opponent_engine.gpu_memory_utilization"),
         (NO_MEMORY, EVALUATION, "lower engine.gpu_memory_utilization"),
         (NO_GRAPHS, POLICY, "actor_rollout_ref.rollout.enforce_eager=true"),
-        (NO_GRAPHS, OPPONENTS, "opponent_engine.rollout.enforce_eager=true"),
+        (NO_GRAPHS, OPPONENTS, "actor_rollout_ref.rollout.enforce_eager=true"),
         (NO_COMPILER, EVALUATION, "engine.enforce_eager=true"),
         (DAMAGED, EVALUATION, "the weights are damaged: copy policies anew"),
     ],
@@ -87,7 +87,7 @@ def test_of_several_ranks_it_is_the_workers_error_and_not_the_engines() -> None:
 
 def test_a_killed_process_leaves_no_word() -> None:
     line = explain(core_failed(-9), "Loading weights\n", OPPONENTS, None)
-    assert line.startswith("vLLM's process was killed by SIGKILL") and "opponent_engine.kv_cache_memory_bytes" in line
+    assert line.startswith("vLLM's process was killed by SIGKILL") and "kv_cache_memory_bytes" in line
     unknown = RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {}")
     line = explain(unknown, "Loading weights\n", EVALUATION, None)
     assert "without a word, as by SIGKILL" in line and "lower engine.vllm.kv_cache_memory_bytes" in line

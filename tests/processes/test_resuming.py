@@ -11,7 +11,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral.processes.starting import choose_checkpoint, keep_date, model_of_resumed, set_aside
-from recipe.spiral.storage.checkpoints import TRACKER, UNFINISHED, name_latest
+from recipe.spiral.storage.checkpoints import TRACKER
 from recipe.spiral.storage.metrics_file import METRICS, MetricsFile
 from tests.storage.test_checkpoints import save
 
@@ -48,8 +48,7 @@ def test_a_run_that_began_at_anothers_checkpoint_goes_on_from_its_own(
     config = told(first, own)
     choose_checkpoint(config)
     assert config.trainer.resume_mode == "resume_path" and capsys.readouterr().out == ""
-    own.mkdir(parents=True)
-    name_latest(own, 300)
+    (own / "global_step_300").mkdir(parents=True)
     choose_checkpoint(config)
     assert config.trainer.resume_mode == "auto"
     assert f"has checkpoints of its own in {own}, and goes on from the last of them" in capsys.readouterr().out
@@ -61,7 +60,6 @@ def test_a_run_goes_back_to_a_checkpoint_of_its_own_also_by_a_link(tmp_path: Pat
     elsewhere.mkdir()
     (own / "global_step_10").symlink_to(elsewhere)
     (tmp_path / "link").symlink_to(tmp_path / "run")
-    name_latest(own, 40)
     for path in (own / "global_step_10", tmp_path / "link/checkpoints/global_step_10"):
         config = told(path, own)
         choose_checkpoint(config)
@@ -127,16 +125,6 @@ def test_before_a_first_step_no_weights_are_put_aside(tmp_path: Path) -> None:
     assert not (tmp_path / "checkpoints" / TRACKER).is_symlink()
 
 
-def test_a_run_goes_on_from_a_first_checkpoint_that_a_kill_left_without_a_name(tmp_path: Path) -> None:
-    own = tmp_path / "checkpoints"
-    save(own, 2, latest=False)
-    (own / UNFINISHED).mkdir()
-    config = told(None, own, resume_mode="auto")
-    config.run_dir = str(tmp_path)
-    written(tmp_path, 1, 2)
-    assert set_aside(config) == []
-
-
 def test_a_resumed_run_keeps_the_model_that_it_began_with(tmp_path: Path) -> None:
     """Also where this version would now provide another one by the same name."""
     run, before = tmp_path / "run", tmp_path / "cache" / "tiny-of-before"
@@ -152,10 +140,10 @@ def test_a_resumed_run_keeps_the_model_that_it_began_with(tmp_path: Path) -> Non
         }
     )
     assert model_of_resumed(config) is None
-    checkpoint.mkdir(parents=True)
+    run.mkdir()
     OmegaConf.save(OmegaConf.create(saved), run / "config.yaml")
     assert model_of_resumed(config) is None, "no checkpoint to resume from"
-    (checkpoints / "latest_checkpointed_iteration.txt").write_text("4")
+    checkpoint.mkdir(parents=True)
     assert model_of_resumed(config) == before
     other = OmegaConf.merge(
         config,

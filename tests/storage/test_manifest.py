@@ -1,4 +1,4 @@
-"""A folder's manifest: it finds a flipped bit, and takes no other file of its name for its own."""
+"""A manifest notices what changed in a folder, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,51 +7,49 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.storage.cache import is_intact
-from recipe.spiral.storage.manifest import MANIFEST, WEIGHTS, changed_files, write_manifest
+from recipe.spiral.storage import manifest
+from recipe.spiral.storage.manifest import MANIFEST, changed_files, read_manifest, write_manifest
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("a.safetensors", "b.safetensors", "config.json", "deep/more.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(name.encode() * 100)
+    (tmp_path / "inner").mkdir()
+    for name in ("weights", "inner/config", ".nfs0001"):
+        (tmp_path / name).write_text(name)
+    write_manifest(tmp_path)
     return tmp_path
 
 
-def test_every_changed_file_is_named(folder: Path) -> None:
-    write_manifest(folder)
-    assert changed_files(folder) == [] and is_intact(folder)
-    flipped = bytearray((folder / "a.safetensors").read_bytes())
-    flipped[50] ^= 1
-    (folder / "a.safetensors").write_bytes(flipped)
-    (folder / "deep/more.txt").unlink()
-    assert changed_files(folder) == ["a.safetensors", "deep/more.txt"] and not is_intact(folder)
-
-
-def test_it_may_be_of_the_weights_alone(folder: Path) -> None:
-    write_manifest(folder, WEIGHTS)
-    (folder / "config.json").write_text("{}")
-    (folder / "new.safetensors").touch()
+def test_changes_are_named(folder: Path) -> None:
+    assert changed_files(folder) == [] and (read_manifest(folder) or {}).keys() == {"weights", "inner/config"}
+    (folder / ".nfs0001").unlink()
+    (folder / "more").touch()
     assert changed_files(folder) == []
+    (folder / "weights").write_text("Weights")
+    (folder / "inner" / "config").unlink()
+    assert changed_files(folder) == ["inner/config", "weights"]
+    assert changed_files(folder, ("inner/",)) == ["inner/config"]
 
 
-def test_a_folder_without_one_is_taken_as_it_is(folder: Path) -> None:
-    assert changed_files(folder) == [] and not is_intact(folder)
+def test_what_is_known_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = read_manifest(folder)
+    monkeypatch.setattr(manifest, "_entry", None)
+    write_manifest(folder, {**(known or {}), "gone": (1, "x")})
+    assert read_manifest(folder) == known
 
 
-@pytest.mark.parametrize("text", ['{"version": 3}', "[]", '{"a.safetensors": "abc"}', '{"files": {"a": "b"}}'])
-def test_a_manifest_of_another_program_says_nothing(folder: Path, text: str) -> None:
-    (folder / MANIFEST).write_text(text)
-    assert changed_files(folder) == [] and not is_intact(folder)
+@pytest.mark.parametrize("content", ["[]", "7", '{"version": 2}', '{"weights": "' + "0" * 128 + '"}', '{"a": [1]}'])
+def test_other_programs_manifests_say_nothing(folder: Path, content: str) -> None:
+    (folder / MANIFEST).write_text(content)
+    assert read_manifest(folder) is None and changed_files(folder) == []
 
 
-@pytest.mark.parametrize("text", ["", '{"a.safe', "[" * 100_000, "\udcff"])
-def test_one_that_cannot_be_read_is_damaged_itself(folder: Path, text: str) -> None:
-    (folder / MANIFEST).write_bytes(text.encode("utf-8", "surrogateescape"))
-    assert changed_files(folder) == [MANIFEST] and not is_intact(folder)
+def test_a_damaged_manifest_is_a_change(folder: Path) -> None:
+    for content in ("", '{"weights": [1,', "\0"):
+        (folder / MANIFEST).write_text(content)
+        assert changed_files(folder) == [MANIFEST]
 
 
-def test_what_is_no_file_is_not_read(folder: Path) -> None:
-    (folder / MANIFEST).write_text(json.dumps({"/dev/zero": "0" * 128, "deep": "0" * 128}))
-    assert changed_files(folder) == ["/dev/zero", "deep"]
+def test_a_manifest_from_elsewhere_is_no_order_to_read_a_device(folder: Path) -> None:
+    (folder / MANIFEST).write_text(json.dumps({"../../../../../../dev/zero": [0, "x"]}))
+    assert changed_files(folder) == ["../../../../../../dev/zero"]

@@ -55,7 +55,7 @@ class League:
         seats = [Seat(Opponent("pool", "step_3"), (0,), True, self.slot), Seat()]
         return [seats[key.index % 2] for key, _ in games]
 
-    def placed(self, seat: Any) -> Any:
+    def placed(self, key: GameKey, seat: Any) -> Any:
         return replace(seat, slot=self.slot if seat.opponent.name == "step_3" else None)
 
 

@@ -25,7 +25,6 @@ from recipe.spiral.rollouts.channel import Entry, GameFailed, GameLost
 from recipe.spiral.rollouts.dataset import GameDataset
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.rollouts.worker import RolloutWorker
-from recipe.spiral.storage.checkpoints import name_latest
 from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.training.launched import launch
 from tests.fake_verl import trainer as made_trainer
@@ -133,6 +132,7 @@ def validate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any, worke
 
     trainer.agent_loop_manager = SimpleNamespace(generate_sequences=launched_and_played)
     metrics: dict[str, float] = PPOTrainer._validate(trainer)
+    trainer.state.records.wait()
     assert trainer.launched.of("train", "val", "question") == []
     return metrics
 
@@ -181,7 +181,7 @@ def test_games_and_questions_are_counted_apart(monkeypatch: pytest.MonkeyPatch, 
     assert re.search(r"^TicTacToe, optimal moves +50\.0% -> 75\.0%$", table, re.MULTILINE) and "Nim" not in table
     assert table.endswith(f" -m recipe.spiral.report {tmp_path}/run")
     checkpoints.mkdir()
-    name_latest(checkpoints, 40)
+    (checkpoints / "global_step_40").mkdir(parents=True)
     table = summary(tmp_path / "run", checkpoints, "LiarsDice")
     assert table.endswith(f" -m recipe.spiral.play LiarsDice {tmp_path}/run")
 

@@ -40,6 +40,7 @@ def test_a_validation_of_void_games_is_told_and_ends_nothing(tmp_path: Path, mon
     assert VALIDATE(made)["val-aux/discarded/void"] == 3.0
     line = "validation at step 7: gpt: 3 of its 3 games were void, the first: HTTP 500\n"
     assert line in (tmp_path / "train.log").read_text()
+    made.state.records.wait()
     kept = list(RecordFolder(tmp_path / "games").read_step("val", 7))
     assert {record.key.step for record in kept} == {7} and made.launched.of("val") == []
 

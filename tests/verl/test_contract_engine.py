@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from hydra.utils import get_class
-from verl.checkpoint_engine.base import CheckpointEngineManager
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.workers.engine_workers import ActorRolloutRefWorker
@@ -22,6 +21,7 @@ from vllm.inputs.preprocess import InputPreprocessor
 from vllm.lora import model_manager
 from vllm.lora.request import LoRARequest
 from vllm.lora.worker_manager import LRUCacheWorkerLoRAManager, WorkerLoRAManager
+from vllm.outputs import RequestOutput
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.input_processor import InputProcessor
@@ -104,11 +104,10 @@ SOURCES: list[tuple[str, Any, tuple[str, ...]]] = [
         ),
     ),
     (
-        "SlotServer.go_to_sleep",
+        "SlotServer.sleep",
         vLLMHttpServer.sleep,
         ("not self.config.free_cache_engine", "RolloutMode.HYBRID", "await self._sleep_hybrid()"),
     ),
-    ("SlotServer.go_to_sleep", vLLMHttpServer._sleep_hybrid, ("sleep(level=self._resolve_sleep_level())",)),
     (
         "slots.FIRST_RANK",
         LLMServerManager._initialize_llm_servers,
@@ -126,19 +125,14 @@ SOURCES: list[tuple[str, Any, tuple[str, ...]]] = [
         PPOTrainer._validate,
         ("self.checkpoint_manager.sleep_replicas()", "self.checkpoint_manager.update_weights()"),
     ),
-    ("AdapterEngine.sleep", PPOTrainerSync.on_sample_end, ("self.checkpoint_manager.sleep_replicas()",)),
     ("VLLMServer.wake_up", ActorRolloutRefWorker.update_weights, ('self.rollout.resume(tags=["weights"])',)),
-    (
-        "VLLMServer.resume_kv_cache",
-        CheckpointEngineManager.update_weights,
-        ("self.resume_kv_cache_replicas()", "self.resume_generation_replicas()"),
-    ),
     (
         "WorkerExtension",
         model_manager.LoRAModelManager.set_adapter_mapping,
         ("self._last_mapping != mapping",),
     ),
-    ("Adapters keeps to its room", LRUCacheWorkerLoRAManager.add_adapter, ("remove_oldest_adapter()",)),
+    ("opponent_engines.make_room", LRUCacheWorkerLoRAManager.add_adapter, ("remove_oldest_adapter()",)),
+    ("read at its first request", LRUCacheWorkerLoRAManager._apply_adapters, ("self.add_adapter(lora)",)),
 ]
 
 
@@ -155,12 +149,11 @@ def test_the_engines_classes_are_ours() -> None:
 
 
 def test_what_we_define_is_overridden_on_purpose_or_ours_alone() -> None:
-    hooks = {"launch_server", "run_server", "generate", "wake_up", "resume_kv_cache"}
-    hooks |= {"_get_worker_extension_cls", "_resolve_sleep_level", "engine", "adapters"}
+    hooks = {"launch_server", "run_server", "generate", "wake_up", "sleep", "_get_worker_extension_cls", "engine"}
     ours = {name for one in (VLLMServer, SlotServer) for name in vars(one) if not name.startswith("__")}
     source = inspect.getsource(vLLMHttpServer)
     assert not {name for name in ours - hooks if name in dir(vLLMHttpServer) or f"self.{name} " in source}
-    for name in hooks - {"generate", "engine", "adapters"}:
+    for name in hooks - {"generate", "engine"}:
         one = SlotServer if name in vars(SlotServer) else VLLMServer
         if name != "launch_server":
             assert parameters(getattr(one, name)) == parameters(getattr(vLLMHttpServer, name))
@@ -194,12 +187,10 @@ def test_vllms_workers_are_extended_by_ours() -> None:
 
 
 def test_vllms_adapters() -> None:
-    for method in ("add_lora", "remove_lora", "list_loras", "reset_prefix_cache", "collective_rpc"):
+    for method in ("remove_lora", "list_loras", "reset_prefix_cache", "collective_rpc"):
         assert inspect.iscoroutinefunction(getattr(AsyncLLM, method)), method
     assert {"lora_name", "lora_int_id", "lora_path"} <= set(LoRARequest.__struct_fields__)
-    taken = body(model_manager.LoRAModelManager.remove_adapter)
-    taken += body(model_manager.LoRAModelManager.deactivate_adapter)
-    assert "set_lora" not in taken and "reset_lora" not in taken, "an engine that sleeps takes adapters out"
+    assert "lora_request" in parameters(RequestOutput.__init__), "ChoosingEngine asks an answer whose it is"
 
 
 def test_vllm_takes_temperatures_up_to_two_and_changes_those_below_a_hundredth() -> None:

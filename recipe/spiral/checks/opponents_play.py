@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections import ChainMap
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
 from omegaconf import DictConfig
 
-from ..opponents.engine_settings import has_adapter, memory_share, number_of_slots
+from ..opponents.engine_settings import has_adapter, models_served, number_of_slots
 from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponents
 from ..opponents.kinds import entry_of, kinds, make_player
-from ..opponents.league import League, given
-from ..opponents.model_files import CONFIGS, check_unchanged, is_hub_id, local, whole_path
+from ..opponents.league import League
+from ..opponents.model_files import CONFIGS, check_unchanged, check_whole, form_of, is_hub_id, local, whole_path
 from ..opponents.pool import snapshot_step
 from ..players.seats import BASE
 from ..rollouts.schedule import parse_games, validated_games
@@ -22,8 +20,6 @@ from ..rollouts.validation_opponents import matches
 from ..storage.disk import read_json
 from ..workers.engine_size import engine_ranks
 
-#: Of ``actor_rollout_ref.rollout``, what requests bring, which are the policy's.
-_OF_REQUESTS = ("temperature", "top_p", "top_k", "do_sample", "n", "val_kwargs")
 #: Share of a GPU's memory that all its engines together may plan with.
 ALL_SHARES = 0.95
 
@@ -44,18 +40,13 @@ def check_opponents(config: DictConfig) -> None:
             if snapshot_step(opponent.name) is not None:
                 raise ValueError(f"name={opponent.name!r}: is that of a snapshot; give another name")
             _check_settings(opponent, plays)
-    for key in filter(config.opponent_engine.rollout.__contains__, _OF_REQUESTS):
-        raise ValueError(
-            f"opponent_engine.rollout.{key}: does nothing, as opponents are asked with the policy's own, "
-            f"actor_rollout_ref.rollout.{key}; leave it out"
-        )
     league = League(config)
     validates = config.trainer.test_freq > 0 or config.trainer.val_before_train
     matches(config.validation.opponents, config.opponents, validated_games(config), required=validates)
-    _check_engine(config, league.served)
+    _check_engine(config, models_served(config))
     for opponent in league.fixed.values():
         if opponent.kind == MODEL:
-            _check_model(opponent, config, league.adapters)
+            _check_model(opponent, config, has_adapter(config))
     _check_pool(config, league)
 
 
@@ -65,22 +56,14 @@ def _check_engine(config: DictConfig, models: int) -> None:
     if not models or settings.devices == "own" or has_adapter(config):
         return
     rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
-    merged = ChainMap(config.opponent_engine.rollout, rollout)
-    devices, ranks = trainer.n_gpus_per_node * trainer.nnodes, engine_ranks(merged)
-    if devices % ranks:
-        raise ValueError(
-            f"opponent_engine.rollout.tensor_model_parallel_size={merged['tensor_model_parallel_size']}: an engine "
-            f"takes {ranks} of the {devices} devices that opponents share with the policy, which it does not divide; "
-            f"take {math.gcd(devices, ranks)}"
-        )
-    slots, share = number_of_slots(settings, models, devices, ranks), memory_share(settings)
+    devices, ranks = trainer.n_gpus_per_node * trainer.nnodes, engine_ranks(rollout)
+    slots, share = number_of_slots(settings, models, devices, ranks), settings.gpu_memory_utilization
     engines, policy = -(-slots * ranks // devices), rollout.gpu_memory_utilization
     if trainer.device != "cpu" and (total := policy + engines * share) > ALL_SHARES:
-        place = "opponent_engine.rollout" if "gpu_memory_utilization" in settings.rollout else "opponent_engine"
         raise ValueError(
-            f"{place}.gpu_memory_utilization={share}: {engines} opponents on each GPU and the policy's "
+            f"opponent_engine.gpu_memory_utilization={share}: {engines} opponents on each GPU and the policy's "
             f"actor_rollout_ref.rollout.gpu_memory_utilization={policy} make {total:.2f} of its memory, and must stay "
-            f"within {ALL_SHARES}; lower one of them, or fsp.members_per_step, or opponent_engine.replicas"
+            f"within {ALL_SHARES}; lower one of them, or fsp.members_per_step"
         )
 
 
@@ -88,6 +71,8 @@ def _check_pool(config: DictConfig, league: League) -> None:
     fsp, steps = config.fsp, config.trainer.total_training_steps
     if not fsp.enabled:
         return
+    if fsp.ratio + (fixed := sum(opponent.share for opponent in league.fixed.values())) > 1 + 1e-9:
+        raise ValueError(f"fsp.ratio={fsp.ratio}: must be at most 1 together with the opponents' shares ({fixed:g})")
     if not fsp.initial and (fsp.update_interval is None or fsp.start_from >= steps):
         raise ValueError(
             f"fsp.enabled=true: nobody would ever be in the pool, with fsp.update_interval={fsp.update_interval}, "
@@ -150,26 +135,22 @@ def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> Non
 
 def check_initial(config: DictConfig) -> None:
     """Check the members that a pool begins with, where a run has no checkpoint of its pool yet."""
-    members = 0
-    for entry in config.fsp.initial:
-        keys = set(entry) if hasattr(entry, "keys") else set()
-        if entry != BASE and (keys - {"path", "start", "interval", "size"} or not keys or not entry.get("path")):
-            raise ValueError(f"fsp.initial: {entry}: must be base, or {{path: ..., start: 0, interval: 1, size: null}}")
-        if entry == BASE or is_hub_id(str(entry["path"])):
-            members += 1
-            if entry != BASE and not config.dry_run:  # else the hub is asked when all workers stand
-                local(str(entry["path"]), CONFIGS, "fsp.initial: path=")
+    lora = has_adapter(config)
+    for path in config.fsp.initial:
+        if path == BASE:
             continue
-        found, lora = given(entry), has_adapter(config)
-        members += len(found)
-        what = "a whole model, and the policy a LoRA adapter" if lora else "an adapter, and the policy not"
-        for member in found:
-            if member.adapter is not None and member.adapter != lora:
-                raise ValueError(f"fsp.initial: {member.path} is {what}: give members of the policy's kind")
-    if config.fsp.enabled and members >= config.fsp.size:
+        if isinstance(path, str) and is_hub_id(path):
+            if not config.dry_run:  # else the hub is asked when all workers stand
+                local(path, CONFIGS, "fsp.initial: ")
+        elif not isinstance(path, str) or form_of(Path(path).expanduser()) != ("adapter" if lora else "hf"):
+            kind = "an adapter" if lora else "a whole model"
+            raise ValueError(f"fsp.initial: {path}: must be base, or the folder of {kind}; export a checkpoint")
+        else:
+            check_whole(Path(path).expanduser(), "fsp.initial")
+    if config.fsp.enabled and len(config.fsp.initial) >= config.fsp.size:
         raise ValueError(
-            f"fsp.size={config.fsp.size}: fsp.initial has {members} members, which never leave; take a larger pool, or "
-            "fewer of them ({path: ..., size: ...})"
+            f"fsp.size={config.fsp.size}: fsp.initial has {len(config.fsp.initial)} members, which never leave; take a "
+            "larger pool"
         )
 
 

@@ -106,7 +106,8 @@ def _form(config: DictConfig, part: str) -> Any:
     whole = _loaded(AutoConfig, config, part, "config")
     _overrides_fit(config, config[part].model.override_config, whole, f"{part}.model.override_config")
     form = whole.get_text_config()
-    check_same_model(config, part)
+    if part == "actor_rollout_ref":
+        check_same_model(config)
     _adapter_fits(config, form, part)
     return form
 

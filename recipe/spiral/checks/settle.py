@@ -58,5 +58,5 @@ def _on_cpu(config: DictConfig, rollout: Any) -> None:
     if ray_init.get("num_gpus") is None:
         ray_init.num_gpus = config.trainer.n_gpus_per_node + rollout.n_gpus_per_node * rollout.nnodes
     sizes = ("tensor_model_parallel_size", "pipeline_model_parallel_size")
-    if any(part.get(size, 1) != 1 for part in (rollout, config.opponent_engine.rollout) for size in sizes):
+    if any(rollout.get(size, 1) != 1 for size in sizes):
         vllm.distributed_executor_backend = "mp"

@@ -7,8 +7,7 @@ import math
 from omegaconf import DictConfig, OmegaConf
 
 from ..extensions import objectives
-from ..opponents.engine_settings import has_adapter
-from ..opponents.league import League
+from ..opponents.engine_settings import has_adapter, models_served
 from ..processes.attention import PACKED, TORCHS
 from .errors import require, written
 
@@ -109,7 +108,7 @@ def _separate(config: DictConfig) -> None:
     """What engines on devices of their own cannot do: verl's way of new weights brings the policy's weights alone."""
     devices, mode = config.opponent_engine.devices, f"{_MODE}=separate_async"
     require(
-        devices == "own" or not League(config).served,
+        devices == "own" or not models_served(config),
         f"opponent_engine.devices={devices}: with {mode} the learner's devices are never free for opponents that the "
         "run serves itself (fsp, opponents of kind model); take own, or colocate_async",
     )

@@ -12,8 +12,8 @@ from pathlib import Path
 from ..processes.arguments import Arguments, run_program, within
 from ..processes.terminal import fail, visible
 from ..storage.checkpoints import BrokenCheckpoint
-from .exporting import Different, ExportError, export
-from .weights import DTYPES
+from .source import ExportError
+from .writing import DTYPES, Different, export
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

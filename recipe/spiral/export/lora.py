@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..storage.disk import read_json
-from .source import ExportError, Source
-from .weights import Weights, empty_model, whole_model
+from .source import ExportError, Source, Weights
 
 #: PEFT's prefix for the weights' names of the model that it wraps.
 _WRAPPED = "base_model.model."
@@ -24,67 +22,52 @@ class Adapter:
     weights: Weights
     config: Any
 
-    @classmethod
-    def of(cls, weights: Weights, source: Source) -> Adapter | None:
-        """The adapter among a checkpoint's weights; None if there is none. Raises ExportError: its kind is not
-        supported, or its settings are not known."""
-        lora = {name: weight for name, weight in weights.items() if "lora_" in name}
-        if not lora:
-            return None
-        from peft import LoraConfig
 
-        for key in ("lora_adapter_path", "target_parameters"):
-            if source.setting(f"actor_rollout_ref.model.{key}"):
-                raise ExportError(f"actor_rollout_ref.model.{key} was set for this run: not supported by the export")
-        modules, ranks, renamed = set(), set(), {}
-        for name, weight in lora.items():
-            if (match := _LORA.fullmatch(name)) is None:
-                raise ExportError(f"{name}: no weight of a plain LoRA, which is all that is supported")
-            modules.add(match["module"])
-            if match["matrix"] == "A":
-                ranks.add(weight.shape[0])
-            renamed[name.replace(".default", "")] = weight
-        if len(ranks) != 1:
-            raise ExportError(f"the LoRA weights have ranks {sorted(ranks)}: must have one")
-        config = LoraConfig(
-            r=ranks.pop(),
-            lora_alpha=_alpha(source),
-            target_modules=_targets(modules, source.huggingface),
-            bias="none",
-            task_type="CAUSAL_LM",
-            inference_mode=True,
-            base_model_name_or_path=source.hub_id(),
-        )
-        return cls(renamed, config)
+def adapter_of(weights: Weights, source: Source, modules: list[str]) -> Adapter | None:
+    """The adapter among a checkpoint's weights; None if there is none. ``modules``: of the whole model. Raises
+    ExportError: its kind is not supported, or its alpha is not known."""
+    lora = {name: weight for name, weight in weights.items() if "lora_" in name}
+    if not lora:
+        return None
+    from peft import LoraConfig
 
-    def merged(self, source: Source, weights: Weights) -> Any:
-        """The model with the adapter added to its weights. Raises ExportError: the checkpoint holds only the adapter,
-        or the adapter does not fit the model."""
-        import peft
-
-        model = base_model(source, weights)
-        if model is None:
-            raise ExportError(
-                f"--merge: {source.folder} holds the adapter alone, without the model's own weights; leave it out, and "
-                "merge the adapter into the base model with peft"
-            )
-        with_adapter = peft.get_peft_model(model, self.config, autocast_adapter_dtype=False)
-        expected = adapter_weights(with_adapter)
-        if expected.keys() != self.weights.keys():
-            wrong = sorted(expected.keys() ^ self.weights.keys())
-            raise ExportError(f"the LoRA weights do not fit the model: {', '.join(wrong[:5])}")
-        peft.set_peft_model_state_dict(with_adapter, self.weights)
-        return with_adapter.merge_and_unload(safe_merge=True)
+    found = {name: _LORA.fullmatch(name) for name in lora}
+    if strange := [name for name, match in found.items() if match is None]:
+        raise ExportError(f"{strange[0]}: no weight of a plain LoRA, which is all that is supported")
+    matches = {name: match for name, match in found.items() if match is not None}
+    adapted = {match["module"] for match in matches.values()}
+    last = {name.rsplit(".", 1)[-1] for name in adapted}
+    by_last_name = {name for name in modules if name.rsplit(".", 1)[-1] in last} == adapted
+    config = LoraConfig(
+        r=next(lora[name].shape[0] for name, match in matches.items() if match["matrix"] == "A"),
+        lora_alpha=_alpha(source),
+        target_modules=sorted(last if by_last_name else adapted),
+        bias="none",
+        task_type="CAUSAL_LM",
+        inference_mode=True,
+        base_model_name_or_path=source.hub_id(),
+    )
+    return Adapter({name.replace(".default", ""): weight for name, weight in lora.items()}, config)
 
 
-def base_model(source: Source, weights: Weights) -> Any | None:
-    """The model that an adapter belongs to; None if the checkpoint holds only the adapter."""
-    own = {
+def without_adapter(weights: Weights) -> Weights:
+    """The weights of the model that an adapter belongs to; {} where the checkpoint holds only the adapter."""
+    return {
         name.removeprefix(_WRAPPED).replace(".base_layer.", "."): weight
         for name, weight in weights.items()
         if "lora_" not in name
     }
-    return whole_model(source.huggingface, own) if own else None
+
+
+def merged(model: Any, adapter: Adapter) -> Any:
+    """The model with the adapter added to its weights."""
+    import peft
+
+    with_adapter = peft.get_peft_model(model, adapter.config, autocast_adapter_dtype=False)
+    if wrong := adapter_weights(with_adapter).keys() ^ adapter.weights.keys():
+        raise ExportError(f"the LoRA weights do not fit the model: {', '.join(sorted(wrong)[:5])}")
+    peft.set_peft_model_state_dict(with_adapter, adapter.weights)
+    return with_adapter.merge_and_unload(safe_merge=True)
 
 
 def adapter_weights(model: Any) -> Weights:
@@ -97,21 +80,10 @@ def adapter_weights(model: Any) -> Weights:
 
 
 def _alpha(source: Source) -> int:
-    noted = source.folder / "actor" / "lora_train_meta.json"
     try:
-        return int(read_json(noted)["lora_alpha"])
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        alpha = read_json(source.folder / "actor" / "lora_train_meta.json")["lora_alpha"]
+    except (OSError, ValueError, KeyError):
         alpha = source.setting("actor_rollout_ref.model.lora_alpha")
     if not isinstance(alpha, int | float):
-        raise ExportError(f"LoRA's alpha is not known: neither {noted} nor config.yaml of the run names it")
+        raise ExportError("LoRA's alpha is not known: neither actor/lora_train_meta.json nor the run's config names it")
     return int(alpha)
-
-
-def _targets(modules: set[str], huggingface: Path) -> list[str]:
-    """The modules' last names, or their whole names if the last names fit other modules, too."""
-    names = [name for name, _ in empty_model(huggingface).named_modules()]
-    if unknown := modules - set(names):
-        raise ExportError(f"{min(unknown)}: has LoRA weights, and is no module of the model")
-    last = {name.rsplit(".", 1)[-1] for name in modules}
-    meant = {name for name in names if name.rsplit(".", 1)[-1] in last}
-    return sorted(last if meant == modules else modules)

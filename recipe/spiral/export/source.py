@@ -1,35 +1,34 @@
-"""The checkpoint to export, and what is known of the run that wrote it."""
+"""The checkpoint to export, what is known of the run that wrote it, and its weights.
+
+The parts of all ranks are joined, as by ``verl.model_merger``. That merger turns every weight into bfloat16, and
+unpickles the files, which runs any code in them. Here weights keep their type, and only tensors are read.
+"""
 
 from __future__ import annotations
 
+import pickle
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from omegaconf import DictConfig, OmegaConf
+from torch.distributed.tensor import DTensor, Shard
 
 from ..storage.checkpoints import (
-    CRITIC,
     REFERENCE,
-    STATE_FILE,
-    BrokenCheckpoint,
-    changed,
     config_file,
     folder_of,
     latest,
-    missing_parts,
-    ranks_saved,
-    read_state,
+    read_whole,
+    shard_file,
     steps,
 )
 from ..storage.run_config import load_config, setting
 
-HUGGINGFACE = "actor/huggingface"
-#: What an export takes of a checkpoint.
-_READ = ("actor/model_*.pt", "actor/*.json", "actor/huggingface/*", STATE_FILE)
-#: The same, with its reference policy.
-_READ_REFERENCE = (*_READ, f"{REFERENCE}/*.pt")
+Weights = dict[str, torch.Tensor]
 
 
 class ExportError(ValueError):
@@ -38,87 +37,51 @@ class ExportError(ValueError):
 
 @dataclass(frozen=True)
 class Source:
-    """A complete checkpoint, and what is known of its run.
+    """A checkpoint whose weights are whole, and what is known of its run.
 
     Attributes:
-        folder: ``global_step_<step>``.
-        ranks: the number of ranks that wrote it.
+        folder: ``global_step_N``.
+        state: SPIRAL's part of it.
         run: the run's name.
-        config: the run's composed config; empty if there is none.
+        config: of the run's last start; empty if there is none.
         reference: the weights to export are the reference policy's.
     """
 
     folder: Path
-    step: int
-    ranks: int
+    state: dict[str, Any]
     run: str
     config: DictConfig
     reference: bool = False
 
     @classmethod
     def find(cls, path: Path, step: int | None = None, reference: bool = False) -> Source:
-        """The checkpoint at ``path``, or the latest one of the run there. Raises ExportError: there is none;
-        BrokenCheckpoint: parts of it are missing."""
+        """The checkpoint at ``path``, or one of the run there: of ``step``, or the latest. Raises ExportError: there is
+        none; BrokenCheckpoint: its weights are not what was written."""
         path = path.expanduser().resolve()
-        if not path.is_dir():
-            raise ExportError(f"{path}: there is no such folder")
-        folder = path if path.name.startswith("global_step_") else _of_run(path, step)
-        number = folder.name.removeprefix("global_step_")
-        if not number.isdecimal() or step not in (None, int(number)):
-            raise ExportError(f"{folder}: must be a checkpoint's folder, global_step_{'<n>' if step is None else step}")
-        if missing := _missing(folder):
-            raise BrokenCheckpoint(
-                f"checkpoint {folder} is not whole ({ranks_saved(folder)} rank(s)): missing or cut short: "
-                f"{', '.join(missing)}"
-            )
-        if (of := read_state(folder).get("step")) != int(number):
-            raise BrokenCheckpoint(f"checkpoint {folder}: damaged: {STATE_FILE}: is of step {of}")
-        home = path if config_file(path).is_file() else folder.parents[1]
-        file = config_file(home)
-        try:
-            config = load_config(file) if file.is_file() else OmegaConf.create()
-        except (OSError, ValueError) as error:
-            raise ExportError(f"{error}; restore it, or remove it to export without it") from error
+        folder = path
+        if not path.name.startswith("global_step_"):
+            checkpoints = there if (there := folder_of(path)).is_dir() else path
+            folder = checkpoints / f"global_step_{latest(checkpoints) if step is None else step}"
+            if not folder.is_dir():
+                raise ExportError(f"{folder}: is not there; {checkpoints} has the steps {steps(checkpoints)}")
+        state = read_whole(folder, ("actor/model_", "actor/huggingface/", f"{REFERENCE}/"))
         if reference and not (folder / REFERENCE).is_dir():
-            raise ExportError(
-                f"--reference: {folder} has no reference policy, which needs ref_update_freq in training; leave it out"
-            )
-        return cls(folder, int(number), ranks_saved(folder), home.name, config, reference)
-
-    def check_files(self) -> None:
-        """Check that no file is a link to somewhere else, and that the weights, which are read, are what was written.
-
-        Raises:
-            ExportError: a link would put a file into the export that is no part of the checkpoint.
-            BrokenCheckpoint: weights are damaged.
-        """
-        own, read = self.folder.resolve(), _READ_REFERENCE if self.reference else _READ
-        parts = ("actor", REFERENCE) if self.reference else ("actor",)
-        files = [file for part in parts for file in sorted(self.folder.glob(f"{part}/**/*"))]
-        for file in (self.folder / STATE_FILE, *files):
-            if not file.resolve().is_relative_to(own):
-                raise ExportError(f"{file}: is a link out of the checkpoint; put the file itself there, or remove it")
-        if broken := changed(self.folder, read):
-            raise BrokenCheckpoint(
-                f"checkpoint {self.folder}: damaged: {', '.join(broken)}: restore it, or export another one"
-            )
+            raise ExportError(f"--reference: {folder} has no reference policy of its own (ref_update_freq)")
+        home = path if config_file(path).is_file() else folder.parents[1]
+        try:
+            config = load_config(config_file(home)) if config_file(home).is_file() else OmegaConf.create()
+        except (OSError, ValueError) as error:
+            raise ExportError(str(error)) from error
+        return cls(folder, state, home.name, config, reference)
 
     @property
     def huggingface(self) -> Path:
-        return self.folder / HUGGINGFACE
+        """The folder of config, tokenizer and chat template."""
+        return self.folder / "actor" / "huggingface"
 
     def setting(self, key: str) -> Any:
         """A value of the run's config; None if it is not known."""
         return setting(self.config, key)
-
-    def games(self) -> list[str]:
-        """The ids of the run's games, from its config or else from its baselines."""
-        if isinstance(games := self.setting("games"), list) and games:
-            return [str(game["id"] if isinstance(game, dict) and "id" in game else game) for game in games]
-        try:
-            return sorted({str(game) for game, *_ in read_state(self.folder)["baselines"]["values"]})
-        except (KeyError, TypeError, ValueError):  # a checkpoint of another program, or a damaged one
-            return []
 
     def hub_id(self) -> str | None:
         """The name on the hub of the model that the training began with; None if it has none."""
@@ -126,23 +89,50 @@ class Source:
         is_id = isinstance(path, str) and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path) and not Path(path).exists()
         return path if is_id else None
 
+    def weights(self) -> Weights:
+        """The whole weights of the policy, or of its reference. What a reference of LoRA lacks is the policy's."""
+        shards = self._shards("actor")
+        parts = self._shards(REFERENCE) if self.reference else shards
+        if not parts[0]:
+            raise ExportError(f"--reference: the reference policy of {self.folder} is the model without its adapter")
+        if unknown := parts[0].keys() - shards[0].keys():
+            raise ExportError(f"{self.folder / REFERENCE}: the policy has no weights {', '.join(sorted(unknown)[:3])}")
+        wanted = [{**shard, **part} for shard, part in zip(shards, parts, strict=True)]
+        return {name: join(name, [s[name] for s in shards], [w[name] for w in wanted]) for name in shards[0]}
 
-def _of_run(run: Path, step: int | None) -> Path:
-    """The folder of a run's checkpoint: of ``step``, or else of the latest."""
-    checkpoints = folder if (folder := folder_of(run)).is_dir() else run
-    known = steps(checkpoints)
-    number = latest(checkpoints) if step is None else step
-    if number is None:  # no tracker names one
-        number = max(known, default=None)
-    if number not in known:
-        of_step = "" if number is None else f" of step {number}"
-        there = ", ".join(map(str, known)) or "none"
-        raise ExportError(f"{checkpoints}: there is no checkpoint (global_step_<n>){of_step}; there are: {there}")
-    return checkpoints / f"global_step_{number}"
+    def _shards(self, part: str) -> list[Weights]:
+        """What each rank wrote into a folder of the checkpoint."""
+        ranks = int(self.state["ranks"])
+        files = [shard_file(self.folder / part, ranks, rank) for rank in range(ranks)]
+        try:
+            shards = [torch.load(file, map_location="cpu", weights_only=True, mmap=True) for file in files]
+        except pickle.UnpicklingError as error:
+            raise ExportError(
+                f"{self.folder / part}: holds more than tensors, or was written by another torch than "
+                f"{torch.__version__}: {str(error).splitlines()[0]}"
+            ) from error
+        if any(shard.keys() != shards[0].keys() for shard in shards):
+            raise ExportError(f"{self.folder / part}: the ranks have weights of different names")
+        return shards
 
 
-def _missing(folder: Path) -> list[str]:
-    """The missing parts that an export needs. It needs no critic."""
-    parts = [part for part in missing_parts(folder, ranks_saved(folder)) if not part.startswith(f"{CRITIC}/")]
-    texts = [f"{HUGGINGFACE}/{name}" for name in ("config.json", "tokenizer_config.json")]
-    return parts + [name for name in texts if not (folder / name).is_file()]
+def join(name: str, shards: Sequence[torch.Tensor], parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A whole weight from the ``parts`` of all ranks, which lie as ``shards`` do. Raises ExportError: they make no
+    whole, or are not sharded in FSDP's way."""
+    first = shards[0]
+    local = [part.to_local() if isinstance(part, DTensor) else part for part in parts]
+    if not isinstance(first, DTensor):
+        return local[0]
+    sharded = [(axis, kind) for axis, kind in enumerate(first.placements) if not kind.is_replicate()]
+    if not sharded:
+        return local[0]
+    (axis, kind), *more = sharded
+    if more or type(kind) is not Shard:
+        raise ExportError(f"{name}: sharded as {first.placements}; only FSDP's way, along one axis, is supported")
+    # Where the mesh has a second axis, with replicas (HSDP), all ranks along it have the same parts.
+    mesh = first.device_mesh.mesh
+    ranks = mesh.movedim(axis, 0).reshape(mesh.shape[axis], -1)[:, 0].tolist()
+    whole = torch.cat([local[rank] for rank in ranks], dim=kind.dim)
+    if whole.shape != first.shape:
+        raise ExportError(f"{name}: the ranks' parts make {tuple(whole.shape)}, not {tuple(first.shape)}")
+    return whole

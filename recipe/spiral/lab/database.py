@@ -17,10 +17,14 @@ from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
-from ..storage.disk import WITHOUT_LOCKS, DiskFull, InUse, check_locks
+from ..storage.disk import WITHOUT_LOCKS, InUse, check_locks
 
 #: A key is a JSON list, a value is JSON.
 _COLUMNS = "key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL"
+
+
+class DiskFull(Exception):
+    """Something could not be written; the message says what."""
 
 
 class DamagedDatabase(ValueError):

@@ -4,11 +4,11 @@ guard, games for trackers, embedded models, the memory's estimate and dry runs."
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import extensions
-from ..extensions import Given, Kind, Measured, Watcher
+from ..extensions import Kind, Measured, Watcher
 
 
 class Extension(extensions.Extension):
@@ -38,11 +38,6 @@ class Extension(extensions.Extension):
         from .opponents.more_kinds import KINDS
 
         return KINDS
-
-    def given(self, entry: Mapping[str, Any], setting: str) -> Sequence[Given]:
-        from .opponents.elsewhere import given
-
-        return given(entry, setting)
 
     def watcher(self, config: Any) -> Watcher:
         from .watching import watcher

@@ -21,6 +21,11 @@ _ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 _INDEX = "model.safetensors.index.json"
 #: Small files, of which the hub gives one for each model that it has.
 CONFIGS = ("*config.json",)
+#: Keys of a model's config that do not change what it computes; so do those that begin with "_".
+_IRRELEVANT = {
+    *("architectures", "attention_dropout", "dtype", "initializer_range", "max_position_embeddings", "torch_dtype"),
+    *("bos_token_id", "eos_token_id", "pad_token_id", "transformers_version", "use_cache"),
+}
 
 
 def form_of(folder: Path) -> Form | None:
@@ -36,21 +41,16 @@ def missing_files(folder: Path) -> list[str]:
     form = form_of(folder)
     if form is None:
         return ["config.json with *.safetensors, or adapter_config.json"]
-    return [name for name in weight_files(folder, form) if Path(name).name != name or not _whole(folder / name)] + [
-        name
-        for name in ("config.json" if form == "hf" else _ADAPTER[0], _INDEX)
-        if (folder / name).exists() and _read(folder / name) is None
-    ]
+    texts = ("config.json", _INDEX) if form == "hf" else _ADAPTER[:1]
+    cut = [name for name in texts if (folder / name).exists() and _read(folder / name) is None]
+    return cut + [name for name in weight_files(folder, form) if Path(name).name != name or not _whole(folder / name)]
 
 
 def check_whole(folder: Path, setting: str) -> None:
     """A ``ValueError`` if files of a model or an adapter are missing or cut short."""
     if missing := missing_files(folder):
         only = " (pytorch's *.bin are not read: save it as safetensors)" if any(folder.glob("*.bin")) else ""
-        raise ValueError(
-            f"{setting}: {folder} is not whole: missing or cut short: {', '.join(missing[:3])}{only}; restore it, or "
-            "take it away"
-        )
+        raise ValueError(f"{setting}: {folder} is not whole: missing or cut short: {', '.join(missing[:3])}{only}")
 
 
 def check_unchanged(folder: Path, setting: str) -> None:
@@ -66,10 +66,34 @@ def weight_files(folder: Path, form: Form) -> list[str]:
     """The names of the files of weights that a folder must have."""
     if form == "adapter":
         return [_ADAPTER[1]]
-    try:
-        return sorted({str(name) for name in _read(folder / _INDEX)["weight_map"].values()})
-    except (KeyError, TypeError, AttributeError):
-        return sorted(file.name for file in folder.glob("*.safetensors")) or ["model.safetensors"]
+    listed = (_read(folder / _INDEX) or {}).get("weight_map")
+    if isinstance(listed, dict):
+        return sorted(set(map(str, listed.values())))
+    return sorted(file.name for file in folder.glob("*.safetensors")) or ["model.safetensors"]
+
+
+def unfit(folder: Path, model: Path) -> str:
+    """Why a folder's weights cannot take the place of a model's in an engine that runs; "": they can. The engine itself
+    would keep the old ones where some are missing, and compute as the model's config says."""
+    theirs, ours = _computed(folder), _computed(model)
+    for key in sorted(theirs.keys() | ours.keys()):
+        if theirs.get(key) != ours.get(key):
+            return f"{folder}: {key} is {theirs.get(key)}, and {ours.get(key)} in {model}"
+    return ""
+
+
+def _computed(folder: Path) -> dict[str, Any]:
+    """What a model computes: its config, and the shapes of its weights from the headers of its files."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False).to_dict()
+    facts = {key: value for key, value in config.items() if key not in _IRRELEVANT and not key.startswith("_")}
+    for file in weight_files(folder, "hf"):
+        with safe_open(folder / file, "numpy") as weights:
+            facts |= {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118
+    if config.get("tie_word_embeddings"):  # it is the embedding, and may be there all the same
+        facts.pop("lm_head.weight", None)
+    return facts
 
 
 def _whole(file: Path) -> bool:
@@ -81,7 +105,7 @@ def _whole(file: Path) -> bool:
         return False
 
 
-def _read(file: Path) -> Any:
+def _read(file: Path) -> dict[str, Any] | None:
     """A JSON file's mapping; None if it is not there, cut short, or holds none."""
     try:
         return read_json(file)
@@ -99,9 +123,8 @@ def local(path: str, files: Sequence[str] = ("*.json", "*.safetensors"), setting
 
     It is a ``ValueError`` if the hub has no such model, or cannot be reached; it is asked once.
     """
-    folder = Path(path).expanduser()
     if not is_hub_id(path):
-        return folder
+        return Path(path).expanduser()
     try:
         from huggingface_hub import snapshot_download
 
@@ -125,7 +148,7 @@ def put(source: Path, target: Path) -> None:
     It is a ``ValueError`` if ``source`` is neither, is not whole, or is damaged."""
     form = form_of(source)
     if form is None:
-        raise ValueError(f"{source}: is nothing to play against: must be a checkpoint, a model or an adapter")
+        raise ValueError(f"{source}: is nothing to play against: must be a model or an adapter; export a checkpoint")
     check_whole(source, "pool")
     check_unchanged(source, "pool")
     texts = {file.name for file in source.iterdir() if file.is_file() and file.suffix in TEXTS} - {MANIFEST}

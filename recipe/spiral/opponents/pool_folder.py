@@ -8,13 +8,13 @@ of the checkpoints. On another disk than these, members are copied.
 
 from __future__ import annotations
 
-import filecmp
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from ..storage.checkpoints import COPIED, POOL
+from ..storage.checkpoints import POOL
 from ..storage.disk import flush, link_or_copy, put_in_place
 from ..storage.manifest import MANIFEST, write_manifest
 from .model_files import missing_files
@@ -23,99 +23,93 @@ _UNFINISHED = "unfinished-"
 
 
 class PoolFolder:
-    """A run's ``pool/``: one folder a member, which is whole or not there."""
+    """A run's ``pool/``: one folder a member, which is whole or not there.
+
+    Attributes:
+        say: shows people a line.
+    """
 
     def __init__(self, path: Path) -> None:
         self.folder = Path(path)
+        self.say: Callable[[str], None] = print
 
     @property
     def names(self) -> list[str]:
         """Whose folders are there, sorted."""
-        if not self.folder.is_dir():
-            return []
-        hidden = (_UNFINISHED, ".")
-        return sorted(sub.name for sub in self.folder.iterdir() if sub.is_dir() and not sub.name.startswith(hidden))
+        return _members(self.folder)
 
     def path(self, name: str) -> Path:
-        """Where a member's files are, or will be; a ``ValueError`` if no folder can have that name here."""
-        if not name or Path(name).name != name or name.startswith((_UNFINISHED, ".")):
-            raise ValueError(f"{name!r} cannot be a member's name: it names a folder")
+        """Where a member's files are, or will be."""
         return self.folder / name
 
-    def clear(self) -> None:
-        """Remove what a kill left unfinished."""
-        for pattern in (f"{_UNFINISHED}*", f".{_UNFINISHED}*"):  # hidden: those of an export, and of who is removed
-            for left in self.folder.glob(pattern):
-                shutil.rmtree(left, ignore_errors=True)
-
     @contextmanager
-    def writing(self, name: str, again: bool = False) -> Iterator[Path]:
+    def writing(self, name: str) -> Iterator[Path]:
         """The block fills the folder that it is given; then it is the member's, on the disk, in place of an older one.
-        ``again``: a checkpoint gives the member back, with its manifest.
 
         Raises:
             ValueError: what the block wrote is no whole member; nothing has changed.
             Exception: whatever the block raises; nothing has changed.
         """
-        final, place = self.path(name), self.folder / f"{_UNFINISHED}{name}"
-        shutil.rmtree(place, ignore_errors=True)
+        place = self._new(name)
         try:
-            place.mkdir(parents=True)
+            place.chmod(0o755)  # as of any other folder: other users may read it
             yield place
             if missing := missing_files(place):
                 raise ValueError(f"member {name} of the pool is not whole: missing or cut short: {', '.join(missing)}")
-            if not again or not (place / MANIFEST).is_file():
+            if not (place / MANIFEST).is_file():
                 write_manifest(place)
             flush(place)
             self.remove(name)
-            put_in_place(place, final)
+            put_in_place(place, self.path(name))
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
+    def _new(self, name: str) -> Path:
+        """A folder that was never there: one that could not be removed is in nobody's way."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f"{_UNFINISHED}{name}-", dir=self.folder))
+
     def remove(self, name: str) -> None:
-        """Take a member's files away, if there are any, at once; a checkpoint's stay."""
-        gone = self.folder / f".{_UNFINISHED}{name}"
-        shutil.rmtree(gone, ignore_errors=True)
-        with suppress(FileNotFoundError):
-            self.path(name).rename(gone)  # never half there under its own name
-            shutil.rmtree(gone, ignore_errors=True)
+        """Take a member's files away, if there are any; a checkpoint's stay. What cannot be removed is said."""
+        if not self.path(name).exists():
+            return
+        gone = self._new(name)
+        self.path(name).rename(gone)  # never half there under its own name
+        self._discard(gone)
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Remove all other members."""
+        for name in self.names:
+            if name not in names:
+                self.remove(name)
 
     def save_into(self, checkpoint: Path, names: Iterable[str]) -> None:
-        """Put members into a checkpoint's folder that is being written, as ``pool/<name>/``; but those whose files are
-        gone or cut short, which whoever is to load them finds out."""
+        """Put members into a checkpoint's folder that is being written, as ``pool/<name>/``."""
         (checkpoint / POOL).mkdir(parents=True, exist_ok=True)
         for name in names:
-            if not missing_files(self.path(name)) and link_or_copy(self.path(name), checkpoint / POOL / name):
-                (checkpoint / POOL / COPIED).touch()
+            link_or_copy(self.path(name), checkpoint / POOL / name)
 
-    def restore_from(self, checkpoint: Path | None, names: Iterable[str]) -> list[str]:
-        """Have exactly these members, as the checkpoint has them, and no others: those were added after it.
+    def restore_from(self, checkpoint: Path | None) -> None:
+        """Have exactly the members that a checkpoint holds (None: nobody): all others were added after it."""
+        for left in self.folder.iterdir() if self.folder.is_dir() else ():
+            if left.name.lstrip(".").startswith(_UNFINISHED):  # by a kill; hidden by one in an export
+                self._discard(left)
+        self.keep_only(())
+        if checkpoint is None:
+            return
+        for name in _members(checkpoint / POOL):
+            with self.writing(name) as place:
+                link_or_copy(checkpoint / POOL / name, place)
 
-        A member that is here, but not in the checkpoint's folder, stays as it is. Those that are returned are to be
-        left out: their files are neither in the checkpoint nor here, or not whole.
-
-        Args:
-            checkpoint: ``global_step_N``; None at a fresh start.
-            names: who was in the pool then.
-        """
-        self.clear()
-        wanted, missing = list(names), []
-        for name in wanted:
-            ours = self.path(name)
-            theirs = checkpoint / POOL / name if checkpoint is not None else None
-            if theirs is not None and not missing_files(theirs):
-                if not _same(theirs, ours):
-                    with self.writing(name, again=True) as place:
-                        link_or_copy(theirs, place)
-            elif missing_files(ours):
-                missing.append(name)
-        for name in self.names:
-            if name not in wanted or name in missing:
-                self.remove(name)
-        return missing
+    def _discard(self, folder: Path) -> None:
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:  # open files on NFS, a busy disk
+            self.say(f"{folder}: cannot be removed ({error.strerror or error}); remove it when nothing uses it")
 
 
-def _same(theirs: Path, ours: Path) -> bool:
-    """Whether two folders hold the same files; those that are links to one file, or of one length and time, are."""
-    names = [{str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file()} for folder in (theirs, ours)]
-    return names[0] == names[1] and not any(filecmp.cmpfiles(theirs, ours, names[0])[1:])
+def _members(folder: Path) -> list[str]:
+    """The names of the members in a folder, sorted."""
+    hidden = (_UNFINISHED, ".")
+    inside = folder.iterdir() if folder.is_dir() else ()
+    return sorted(sub.name for sub in inside if sub.is_dir() and not sub.name.startswith(hidden))

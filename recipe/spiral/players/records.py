@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -23,6 +22,8 @@ Verdict = Literal["legal", "no_answer", "unreadable", "illegal", "truncated"]
 #: How a game ended: by its rules, by a turn that was not legal, by the turn cap, or because the next prompt was longer
 #: than allowed.
 Termination = Literal["rules", "illegal", "turn_cap", "prompt_too_long"]
+
+_encode = msgspec.json.Encoder().encode  # ten times as fast as Python's, for some million tokens a step
 
 
 @dataclass(frozen=True)
@@ -131,16 +132,10 @@ class GameRecord:
 
     def to_json(self) -> str:
         """The fields as one line, without those that few games have."""
-        return to_line({name: value for name, value in vars(self).items() if name != "past" or value})
+        fields = {name: value for name, value in vars(self).items() if name != "past" or value}
+        return to_line(fields | {"key": self.key.to_dict()})
 
 
 def to_line(data: dict[str, Any]) -> str:
     """A record's fields as one line, always the same."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=_fields)
-
-
-def _fields(part: object) -> dict[str, Any]:
-    """The fields of a part of a record; nothing else has a place in it."""
-    if not isinstance(part, GameKey | Turn | Tokens):
-        raise TypeError(f"{type(part).__name__} in a record: {part!r:.60}")
-    return part.to_dict() if isinstance(part, GameKey) else vars(part)
+    return _encode(data).decode()

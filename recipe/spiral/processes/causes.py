@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..storage.disk import DiskFull, is_full
 from .engine_failure import EngineFailure
 from .masking import without_secrets
 
@@ -36,7 +35,7 @@ def says_all(error: BaseException, plain: tuple[type[Exception], ...] = ()) -> b
 
 
 def cause_of(error: BaseException, plain: tuple[type[Exception], ...] = ()) -> str:
-    """What the trainer's error comes from: a worker that died, a full disk, or the innermost error.
+    """What the trainer's error comes from: a worker that died, or the innermost error.
 
     ``plain``: errors whose message says everything.
     """
@@ -52,13 +51,11 @@ def _cause_of(error: BaseException, plain: tuple[type[Exception], ...]) -> str:
         worker = _WORKERS.get(actor, actor or "worker")
         return f"{death_of(worker, error)}; start the run again to go on from its last checkpoint"
     cause = getattr(error, "cause", None) or error
-    if isinstance(cause, (DiskFull, EngineFailure, *plain)):
+    if isinstance(cause, (EngineFailure, *plain)):
         return str(cause)
     what = f"{type(cause).__name__}: {cause}"
     if _SLOW_RAY.search(what):
         return "Ray did not start within the 30 seconds that it allows itself; start again when less runs here"
-    if is_full(error):
-        return f"the disk is full: {what}; free some space and start again to go on from the last checkpoint"
     return what
 
 

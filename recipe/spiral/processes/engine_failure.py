@@ -42,9 +42,8 @@ POLICY = engine_settings(
     kv_cache_memory_bytes=f"{_ROLLOUT}.engine_kwargs.vllm.kv_cache_memory_bytes",
     model="actor_rollout_ref.model.path",
 )
-OPPONENTS = engine_settings("opponent_engine.rollout", arguments="opponent_engine.rollout.engine_kwargs.vllm") | {
+OPPONENTS = POLICY | {
     "gpu_memory_utilization": "opponent_engine.gpu_memory_utilization",
-    "kv_cache_memory_bytes": "opponent_engine.kv_cache_memory_bytes",
     "model": "actor_rollout_ref.model.path",
 }
 #: What mends a failure, by vLLM's words; the first that fits counts.

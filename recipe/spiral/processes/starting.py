@@ -16,7 +16,6 @@ from ..players.prompts import DATE, DATE_FORM, Tokenizer, tells_the_date
 from ..storage.checkpoints import (
     CONFIG,
     EARLIER,
-    OWNER,
     POOL,
     TRACKER,
     config_file,
@@ -27,10 +26,9 @@ from ..storage.checkpoints import (
     run_before,
     steps,
 )
-from ..storage.disk import write_whole
 from ..storage.metrics_file import METRICS, read_metrics
 from ..storage.record_writer import RecordWriter
-from ..storage.run_config import load_config
+from ..storage.run_config import CHANGES, load_config
 from .launch import TRACKERS, only_one
 from .run_log import LOG
 
@@ -39,7 +37,7 @@ _FULL = ("float32", "fp32", "32")
 #: What a run writes in its folder, besides checkpoints and what endpoints have cost, which a budget goes on with.
 _OF_A_RUN = (
     *("games", "benchmarks", "report", "tensorboard", "wandb"),
-    *(CONFIG, LOG, METRICS, "metrics-*.jsonl", TRACKERS),
+    *(CONFIG, CHANGES, LOG, METRICS, "metrics-*.jsonl", TRACKERS),
 )
 
 
@@ -66,15 +64,13 @@ def choose_checkpoint(config: DictConfig) -> None:
 
 @contextmanager
 def own_checkpoints(config: DictConfig) -> Iterator[None]:
-    """Keep other runs out of a folder of checkpoints that is not in the run's: in the block by a lock, and from then on
-    by a file that names the run. Raises InUse where another run has it."""
+    """Keep other runs out of a folder of checkpoints that is not in the run's, by a lock. Raises InUse: one has it."""
     run_dir, own = Path(str(config.run_dir)).resolve(), Path(str(config.trainer.default_local_dir)).resolve()
     if own.is_relative_to(run_dir):
         yield
         return
     own.mkdir(parents=True, exist_ok=True)
     with only_one(own, "trainer.default_local_dir"):
-        write_whole(own / OWNER, str(run_dir))
         yield
 
 

@@ -1,22 +1,16 @@
-"""Writing to the disk so that nothing is half there, and recognising a disk that is full."""
+"""Writing to the disk so that nothing is half there."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import re
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-#: Messages of errors that lost their errno: torch's writer drops it, and Ray passes on only the text of an error.
-_FULL = re.compile(
-    r"No space left on device|Disk quota exceeded|PytorchStreamWriter failed writing|unexpected pos \d+ vs|"
-    r"iostream error|file write failed"
-)
 #: The environment variable by which a user takes a folder in which files cannot be locked.
 WITHOUT_LOCKS = "SPIRAL_WITHOUT_LOCKS"
 
@@ -38,34 +32,6 @@ def check_locks(place: str, error: Exception) -> None:
         ) from error
 
 
-class DiskFull(Exception):
-    """Something could not be written; the message says what."""
-
-
-class BrokenOff(DiskFull):
-    """A checkpoint was not written to its end. With several workers, some may now wait for the others for ever."""
-
-
-def is_full(error: BaseException) -> bool:
-    """Whether a full disk (or quota) caused an error, here or in another process."""
-    for link in _chain(error):
-        if isinstance(link, DiskFull) or (isinstance(link, OSError) and link.errno in (errno.ENOSPC, errno.EDQUOT)):
-            return True
-        by_text = isinstance(link, (OSError, RuntimeError)) or hasattr(link, "cause")  # torch's, Ray's
-        if by_text and _FULL.search(str(link)):
-            return True
-    return False
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, then its cause or context, and so on."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = getattr(error, "cause", None) or error.__cause__ or error.__context__
-
-
 def read_json(file: Path) -> dict[str, Any]:
     """The mapping in a JSON file. Raises OSError: it cannot be read; ValueError: it is damaged, or holds no mapping."""
     try:
@@ -75,11 +41,6 @@ def read_json(file: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{file}: holds no mapping")
     return content
-
-
-def free(path: Path) -> int:
-    """Free bytes on the disk of ``path``, which need not exist yet."""
-    return shutil.disk_usage(existing(path)).free
 
 
 def existing(path: Path) -> Path:
@@ -98,36 +59,47 @@ def unwritable(folder: Path, here: bool = True) -> str:
     return "" if os.access(place, os.W_OK | os.X_OK) else f"{place} cannot be written to"
 
 
-def size(folder: Path) -> int:
-    """Bytes that a folder takes on the disk."""
-    return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())
-
-
-def freed(folder: Path) -> int:
-    """Bytes that removing a folder would free; a file that has another hard link frees nothing."""
-    stats = [file.stat() for file in folder.rglob("*") if file.is_file()]
-    return sum(stat.st_blocks * 512 for stat in stats if stat.st_nlink == 1)
-
-
-def link_or_copy(source: Path, target: Path) -> int:
-    """Hard-link a file, or every file of a folder, to ``target``; where the disk cannot link, copy. Returns how many
-    files had to be copied.
+def link_or_copy(source: Path, target: Path) -> None:
+    """Hard-link a file, or every file of a folder, to ``target``; where the disk cannot link, copy.
 
     Symbolic links are followed, so ``target`` stays when ``source`` is removed. Those in a folder that lead to a folder
     are left out: it may be the same one, without end. A file that is there raises OSError.
     """
     if source.is_dir():
         target.mkdir(parents=True, exist_ok=True)
-        inside = [path for path in sorted(source.iterdir()) if not (path.is_symlink() and path.is_dir())]
-        return sum(link_or_copy(path, target / path.name) for path in inside)
+        for path in sorted(source.iterdir()):
+            if not (path.is_symlink() and path.is_dir()):
+                link_or_copy(path, target / path.name)
+        return
     try:
         os.link(source.resolve(), target)
-        return 0
     except OSError:  # another disk, another owner, no links on this system; or what a copy fails by as well
         with target.open("xb") as out, source.open("rb") as original:
             shutil.copyfileobj(original, out)
         shutil.copystat(source, target)
-        return 1
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """The block fills the empty folder that it is given, which then becomes ``folder``. If the block fails, ``folder``
+    is as it was."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    beside = tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True)
+    with beside as unfinished:
+        new, old = Path(unfinished, "new"), Path(unfinished, "old")
+        new.mkdir()
+        yield new
+        readable = new.stat().st_mode & 0o444
+        for file in new.rglob("*"):
+            file.chmod(file.stat().st_mode | readable)  # safetensors lets only the owner read
+        if folder.exists():
+            folder.rename(old)
+        try:
+            new.rename(folder)
+        except OSError:
+            if old.exists():
+                old.rename(folder)
+            raise
 
 
 def put_in_place(new: Path, target: Path) -> None:
@@ -172,34 +144,17 @@ def naming(file: Path) -> Iterator[None]:
 
 
 class LineFile:
-    """Appends lines. On a full disk they are kept and written with the next one; whoever writes goes on."""
+    """Appends lines, each in one write, after what an earlier process may have left half-written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._unsaid: list[str] = []
 
     def append(self, line: str) -> None:
-        """Append a line, whole or not at all, after what an earlier process may have left half-written."""
-        self._unsaid.append(line)
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a+b", buffering=0) as file:
-                while self._unsaid:
-                    end = file.seek(0, os.SEEK_END)
-                    text = f"{self._unsaid[0]}\n".encode()
-                    if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
-                        text = b"\n" + text
-                    if (file.write(text) or 0) < len(text):  # as much as there was room for
-                        file.truncate(end)
-                        break
-                    del self._unsaid[0]
-        except OSError as error:
-            if not is_full(error):
-                raise
-
-
-def gigabytes(count: float) -> str:
-    return f"{count / 1e9:.3g} GB"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with naming(self.path), self.path.open("a+b", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            torn = end and os.pread(file.fileno(), 1, end - 1) != b"\n"
+            file.write(f"{chr(10) * bool(torn)}{line}\n".encode())
 
 
 def _fsync(path: Path) -> None:

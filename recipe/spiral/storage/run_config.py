@@ -6,11 +6,23 @@ The folder may be a stranger's: what its config would have from the environment 
 from __future__ import annotations
 
 import io
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+
+from .disk import write_whole
+
+#: In a run's folder: the settings that a start changed, with the step from which they hold.
+CHANGES = "settings.jsonl"
+#: What each start makes for itself.
+_OF_A_START = (
+    *("ray_kwargs", "run_dir", "environment", "trainer.resume_"),
+    "actor_rollout_ref.rollout.agent.agent_loop_config_path",
+)
 
 
 def load_config(file: Path) -> DictConfig:
@@ -44,3 +56,36 @@ def setting(config: DictConfig | None, key: str) -> Any:
     except OmegaConfBaseException:
         return None
     return None if (value := unresolved(value)) == MISSING else value
+
+
+def note_changes(
+    run_dir: Path, step: int, before: DictConfig, now: DictConfig, write: bool = True
+) -> dict[str, tuple[Any, Any]]:
+    """Note which settings a start at ``step`` changes, and return them with both values.
+
+    Args:
+        before: the config of the last start. What starts after ``step`` have changed is taken back: the run went back.
+        now: this start's. What is an interpolation in it has no value yet, and is no change.
+    """
+    file = run_dir / CHANGES
+    noted = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+    was, asked = _flat(OmegaConf.to_container(before)), _flat(unresolved(OmegaConf.to_container(now)))
+    for later in reversed([entry for entry in noted if entry["step"] > step]):
+        was |= {name: values[0] for name, values in later["changed"].items()}
+    changed = {
+        name: (was[name], value)
+        for name, value in asked.items()
+        if name in was and was[name] != value and MISSING not in (was[name], value) and not name.startswith(_OF_A_START)
+    }
+    kept = [entry for entry in noted if entry["step"] <= step] + [{"step": step, "changed": changed}]
+    if write:
+        write_whole(file, "".join(json.dumps(entry) + "\n" for entry in kept))
+    return changed
+
+
+def _flat(values: Any, name: str = "") -> dict[str, Any]:
+    """The values of a config by their whole names; a list is one value."""
+    if not isinstance(values, Mapping):
+        return {name: values}
+    inside = [_flat(value, f"{name}.{key}" if name else str(key)) for key, value in values.items()]
+    return {key: value for part in inside for key, value in part.items()}

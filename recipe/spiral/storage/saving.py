@@ -1,66 +1,64 @@
 """Writes checkpoints so that the latest one is always whole, and removes old ones.
 
-verl writes into a checkpoint's final folder, names it in place, and removes an older one before that. Here a crash at
-any moment leaves what the tracker names, and nothing half written under the name of a checkpoint.
+verl writes into a checkpoint's final folder, names it in place, and removes an older one before that. Here each save
+has a new folder, which is sealed and flushed before it gets a checkpoint's name: a kill at any moment leaves what the
+tracker names. A folder that is to go loses its name first. What a disk does not let go of is said, and stays.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
 
-from .checkpoints import (
-    COPIED,
-    EARLIER,
-    POOL,
-    TRACKER,
-    UNFINISHED,
-    BrokenCheckpoint,
-    latest,
-    missing_parts,
-    name_latest,
-    seal,
-    steps,
-    torn,
-)
-from .disk import BrokenOff, DiskFull, flush, free, freed, gigabytes, is_full, size
+from .checkpoints import EARLIER, POOL, TRACKER, BrokenCheckpoint, latest, name_latest, shard_file, steps
+from .disk import flush
+from .manifest import read_manifest, write_manifest
+
+#: How the names of folders begin that are no checkpoints: those that are written, and those that are removed.
+UNFINISHED = "unfinished-"
 
 
 class CheckpointFolder:
-    """A run's checkpoints: ``global_step_N/``, the tracker file, and ``unfinished/`` while one is written.
-
-    The folder must be seen by the trainer and by every worker.
+    """A run's checkpoints: ``global_step_N/`` and the tracker file. The trainer and every worker must see the folder.
 
     Args:
         ranks: how many workers a checkpoint is of.
         keep: how many checkpoints stay; None or 0: all.
         spare: a checkpoint that is never removed: the one that the run was told to go on from.
+        say: shows people a line.
     """
 
-    def __init__(self, path: Path, ranks: int, keep: int | None = None, spare: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        ranks: int,
+        keep: int | None = None,
+        spare: Path | None = None,
+        say: Callable[[str], None] = print,
+    ) -> None:
         self.path = path
-        self.ranks = ranks
+        self._ranks = ranks
         self._keep = keep
         self._spare = spare.resolve() if spare else None
-        self._unfinished = path / UNFINISHED
+        self._say = say
 
     def folder(self, step: int) -> Path:
         return self.path / f"global_step_{step}"
 
     def clear(self) -> None:
-        """Remove what a kill left unfinished, and name what it left without a name."""
-        if self._unfinished.exists():
-            if (step := latest(self.path)) is not None:
-                self._name(step)
-            shutil.rmtree(self._unfinished, ignore_errors=True)
+        """Remove what a kill left, and name the latest checkpoint, as verl looks for its name."""
+        for left in self.path.glob(f"{UNFINISHED}*"):
+            self._remove(left)
+        if (step := latest(self.path)) is not None:
+            self._name(step)
 
     def go_back(self, step: int) -> list[Path]:
         """Name a step as the latest, before what was written after it is removed. Otherwise a start after a kill would
-        go on from a later checkpoint, whose games are gone. Those are put aside, and returned: they would count as this
-        run's as soon as it has come to their steps again."""
+        go on from a later checkpoint, whose games are gone. Those are put aside, and returned."""
         self._name(step)
         later, aside = [s for s in steps(self.path) if s > step], self.path / time.strftime(EARLIER)
         if later:
@@ -76,99 +74,55 @@ class CheckpointFolder:
         """The block writes ``global_step_<step>`` into the folder that it is given; then it is the latest checkpoint.
 
         Raises:
-            DiskFull: it would not fit; the block did not run.
-            BrokenOff: the disk was full; what had been written is removed.
-            BrokenCheckpoint: what the block wrote is not whole.
+            BrokenCheckpoint: files of ranks did not come.
         """
-        self.clear()
-        self._prune(step)
-        needed, room = self._needed(), free(self.path)
-        if room < needed:
-            raise DiskFull(self._message(step, f"it takes {gigabytes(needed)}, and {gigabytes(room)} are free"))
+        place = self.path / f"{UNFINISHED}{step}-{uuid4().hex[:8]}"
+        place.mkdir(parents=True)
+        self._prune((self._keep or 0) - 1)
         try:
-            self._unfinished.mkdir(parents=True)
-            yield self._unfinished
-            self._publish(step)
-        except Exception as error:
-            if is_full(error):
-                raise BrokenOff(self._message(step, f"{gigabytes(room)} were free")) from error
-            raise
+            yield place
+            new = place / f"global_step_{step}"
+            for rank in range(self._ranks):
+                if not shard_file(new / "actor", self._ranks, rank).is_file():
+                    raise BrokenCheckpoint(
+                        f"checkpoint of step {step}: the weights of rank {rank} did not come: "
+                        f"trainer.default_local_dir={self.path} must be a folder that all machines share"
+                    )
+            seal(new)
+            if self.folder(step).exists():
+                self._remove(self.folder(step))
+            new.rename(self.folder(step))
+            name_latest(self.path, step)
         finally:
-            self.clear()
-        self._prune(step)
+            self._remove(place)
+        self._prune(self._keep or 0)
 
-    def shortage(self) -> str | None:
-        """A line for people if the next checkpoint will not fit."""
-        step = latest(self.path)
-        if step is None:
-            return None
-        needed, room = self._needed(), free(self.path) + sum(map(freed, self._surplus(step + 1)))
-        if room >= needed:
-            return None
-        return (
-            f"the disk is nearly full: a checkpoint takes {gigabytes(needed)}, {gigabytes(room)} are left in "
-            f"{self.path}: the next one will not fit"
-        )
-
-    def _publish(self, step: int) -> None:
-        new = self._unfinished / self.folder(step).name
-        if broken := torn(new):
-            raise BrokenCheckpoint(f"checkpoint of step {step}: {', '.join(broken[:3])} could not be read back")
-        seal(new)
-        if missing := missing_parts(new, self.ranks):
-            raise BrokenCheckpoint(
-                f"checkpoint of step {step}: {', '.join(missing[:3])} did not come: "
-                f"trainer.default_local_dir={self.path} must be a folder that all machines share"
-            )
-        flush(new)
-        if self.folder(step).exists():
-            self._withdraw(step)
-        new.rename(self.folder(step))
-        name_latest(self.path, step)
-
-    def _withdraw(self, step: int) -> None:
-        """Take away a checkpoint of the same step, of a time that the run went back from."""
-        if latest(self.path) == step:
-            others = [s for s in steps(self.path) if s < step and not missing_parts(self.folder(s), self.ranks)]
-            if others:
-                name_latest(self.path, others[-1])
-            else:
-                (self.path / TRACKER).unlink()
-        self._discard(self.folder(step))
-
-    def _discard(self, folder: Path) -> None:
-        """Remove a checkpoint, which is never half removed under its own name."""
-        self._unfinished.mkdir(exist_ok=True)
-        gone = self._unfinished / f"old_{folder.name}"
-        folder.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
-
-    def _prune(self, step: int) -> None:
-        """Make room for a checkpoint of ``step``, or for what is kept beside it."""
-        for folder in self._surplus(step):
-            self._discard(folder)
-        self.clear()
-
-    def _surplus(self, step: int) -> list[Path]:
-        """Checkpoints before ``step`` that need not stay beside it; never the one that the tracker names."""
+    def _prune(self, most: int) -> None:
+        """Remove the oldest checkpoints down to so many; never the latest one."""
         if not self._keep:
-            return []
-        older = [s for s in steps(self.path) if s < step]
-        old = older[: max(len(older) - (self._keep - 1), 0)]
-        folders = [self.folder(s) for s in old if s != latest(self.path)]
-        return [folder for folder in folders if folder.resolve() != self._spare]
+            return
+        there, named = steps(self.path), latest(self.path)
+        for step in there[: max(len(there) - most, 0)]:
+            if step != named and self.folder(step).resolve() != self._spare:
+                self._remove(self.folder(step))
 
-    def _needed(self) -> int:
-        """As many bytes as the latest checkpoint takes; 0 if there is none.
+    def _remove(self, folder: Path) -> None:
+        """Take a folder away, which is never half there under a checkpoint's name."""
+        gone = folder
+        with suppress(OSError):
+            if not folder.name.startswith(UNFINISHED):
+                gone = folder.rename(folder.with_name(f"{UNFINISHED}old-{uuid4().hex[:8]}"))
+            shutil.rmtree(gone, ignore_errors=True)
+        if gone.exists():
+            self._say(f"{gone}: could not be removed (something there is in use); remove it later")
 
-        The pool's members are linked into a checkpoint, and take nothing there; unless they had to be copied.
-        """
-        step = latest(self.path)
-        if step is None:
-            return 0
-        folder = self.folder(step)
-        linked = 0 if (folder / POOL / COPIED).exists() else size(folder / POOL)
-        return size(folder) - linked
 
-    def _message(self, step: int, why: str) -> str:
-        return f"the disk is full: the checkpoint of step {step} could not be written to {self.path} ({why})"
+def seal(folder: Path) -> None:
+    """Write the manifest of a checkpoint that is complete, and wait until all of it is on the disk. The pool's members
+    have manifests, whose digests count: they were read when they were written."""
+    known = {}
+    for member in folder.glob(f"{POOL}/*"):
+        entries = read_manifest(member) or {}
+        known |= {f"{POOL}/{member.name}/{name}": entry for name, entry in entries.items()}
+    write_manifest(folder, known)
+    flush(folder)

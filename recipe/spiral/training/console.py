@@ -6,6 +6,7 @@ file of their own, ``train.log``, which the driver prints, and which stays when 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -82,10 +83,10 @@ class Console:
 
     @staticmethod
     def _pool(metrics: Mapping[str, float]) -> str:
-        """The number of past selves in the pool, and the policy's win rate against those that played lately."""
+        """The number of past selves in the pool, and the policy's win rate against those of this step."""
         if "fsp/size" not in metrics:
             return ""
-        shares = [metrics[name] for name in metrics if name.startswith("fsp/win/")]
+        shares = [metrics[name] for name in metrics if re.fullmatch(r"fsp/member/\d+/win", name)]
         won = f" {sum(shares) / len(shares):.0%}" if shares else ""
         return f"pool {metrics['fsp/size']:.0f}{won}  "
 

@@ -129,7 +129,8 @@ class InFlight(Mixin):
         league.begin_step(self.global_steps)
         if prompts:
             # slots may be others
-            seats = [league.placed(self.launched.seat(uid)).columns()["seat"] for uid in prompts]
+            launched = [(self.launched.key(uid), self.launched.seat(uid)) for uid in prompts]
+            seats = [league.placed(key, seat).columns()["seat"] for key, seat in launched]
             fields = TensorDict({}, batch_size=len(prompts))
             assign_non_tensor_stack(fields, "seat", seats)
             tq.kv_batch_put(keys=prompts, partition_id=TRAIN, fields=fields)

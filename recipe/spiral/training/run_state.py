@@ -1,6 +1,6 @@
 """What a run has besides its models: all state that goes into checkpoints, and what it writes into its folder.
 
-A checkpoint holds baselines, the league (pool, ratings), what watchers remember and the games' mean length.
+A checkpoint holds baselines, the league (pool, win rates), what watchers remember and the games' mean length.
 Beside the checkpoints lie the records of games, answers to benchmarks, and the lines for people.
 """
 
@@ -20,13 +20,12 @@ from ..players.seeds import GameKey
 from ..rae import RoleBaselines
 from ..rollouts import channel
 from ..rollouts.channel import Played
-from ..storage.checkpoints import REFERENCE, is_of, latest, read_state, resumed_from, write_state
-from ..storage.disk import BrokenOff, DiskFull, is_full
+from ..storage.checkpoints import REFERENCE, is_of, read_state, resumed_from, write_state
 from ..storage.metrics_file import MetricsFile
 from ..storage.record_writer import AnswerFolder, RecordWriter
 from ..storage.saving import CheckpointFolder
 from .console import Console
-from .kept_settings import kept_settings, of_baselines
+from .kept_settings import kept_settings
 from .launched import Launched
 from .turn_batches import GameLength
 
@@ -40,8 +39,6 @@ class RunState:
         metrics: all that is logged, in the run's folder.
         watchers: what extensions have the training watched by.
         records_after: the step after which this folder's records begin: 0, or of another run's checkpoint.
-        rae_before: the settings of baselines that held up to a step, before starts with others.
-        unwritten: how many files a full disk has kept from being written since the last step's metrics.
     """
 
     def __init__(self, config: DictConfig, launched: Launched) -> None:
@@ -61,90 +58,69 @@ class RunState:
         self.answers = AnswerFolder(run_dir / "benchmarks")
         self.metrics = MetricsFile(run_dir)
         self.console = Console(run_dir)
-        self.league.say = self.console.say
+        self.league.folder.say = self.console.say
         other = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else None
         ranks = trainer.n_gpus_per_node * trainer.nnodes
         self.checkpoints = CheckpointFolder(
-            Path(trainer.default_local_dir), ranks, trainer.max_actor_ckpt_to_keep, spare=other
+            Path(trainer.default_local_dir), ranks, trainer.max_actor_ckpt_to_keep, other, self.console.say
         )
+        self._ranks = ranks
         self.records_after = 0
-        self.rae_before: list[tuple[int, dict[str, Any]]] = []
-        self.unwritten = 0
 
     # -- games and answers ---------------------------------------------------------------------------------------------
 
     def write_records(self, split: str, step: int, games: Played) -> None:
-        """Write a step's games, if ``records.every`` includes the step."""
+        """Have a step's games written, beside what comes next, if ``records.every`` includes the step."""
         every = int(self.config.records.every)
         if split == "train" and (every <= 0 or step % every):
             return
         records = [*games.records, *games.discarded]
         if not self.config.records.tokens:
             records = [replace(game, turns=[replace(turn, tokens=None) for turn in game.turns]) for game in records]
-        self._write(f"the games of step {step}", self.records.path, lambda: self.records.write(split, step, records))
+        self.records.write_beside(split, step, records)
 
     def judge_answers(self, step: int, keys: Sequence[GameKey], dataset: Any) -> dict[str, float]:
         """The metrics of a validation's answers to benchmarks' questions. The judge, which the validation set
         knows, has a bounded time for each."""
         answers, metrics = dataset.questions.judge(channel.take_answers(keys))
-        self._write(f"the answers at step {step}", self.answers.path, lambda: self.answers.write(step, answers))
+        self.answers.write(step, answers)
         return dict(metrics)
-
-    def _write(self, what: str, folder: Path, write: Callable[[], Any]) -> None:
-        try:
-            write()
-        except Exception as error:
-            if not is_full(error):
-                raise
-            self._disk_full(DiskFull(f"the disk is full: {what} could not be written to {folder}"))
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
-    def save(
-        self, step: int, critic: bool, save_reference: Callable[[str], Any], save_models: Callable[[Path], None]
-    ) -> Path | None:
-        """Write a checkpoint, which is whole, on the disk and the latest, or not there.
+    def save(self, step: int, save_reference: Callable[[str], Any], save_models: Callable[[Path], None]) -> Path:
+        """Write a checkpoint, which is whole, on the disk and the latest, or not there. The games that it counts are on
+        the disk before it.
 
         Args:
-            critic: whether the run has one.
             save_reference: writes the reference policy into a folder; used where it is refreshed in training.
             save_models: writes verl's part below a folder.
 
         Returns:
-            Its folder; None where the disk is full and the run goes on without (``checkpoint.on_full_disk``).
-
-        Raises:
-            DiskFull: the disk is full, and the run is to stop.
+            Its folder.
         """
         config = self.config
         state = {
             "step": step,
-            "manifest": True,
-            "critic": critic,
+            "run_dir": str(config.run_dir),
+            "ranks": self._ranks,
             "torch": torch.__version__,
             "settings": kept_settings(config),
-            "asynchronous": config.trainer.v1.trainer_mode != "sync",
             "records_after": self.records_after,
-            "rae_before": self.rae_before,
             "in_flight": [[key.step, key.index, key.group] for key in sorted(self._launched.of("train"))],
             "game_length": self.game_length.state_dict(),
             "baselines": self.baselines.state_dict(),
             "guard": {name: kept for watcher in self.watchers for name, kept in watcher.state_dict().items()},
             "league": self.league.state_dict(),
         }
-        try:
-            with self.checkpoints.saving(step) as unfinished:
-                folder = unfinished / f"global_step_{step}"
-                write_state(folder, state)
-                self.league.save_into(folder)
-                if config.ref_update_freq is not None:
-                    save_reference(str(folder / REFERENCE))
-                save_models(unfinished)
-        except DiskFull as full:
-            self._disk_full(full)
-            return None
-        if shortage := self.checkpoints.shortage():
-            self.console.say(shortage)
+        self.records.wait()
+        with self.checkpoints.saving(step) as unfinished:
+            folder = unfinished / f"global_step_{step}"
+            write_state(folder, state)
+            self.league.save_into(folder)
+            if config.ref_update_freq is not None:
+                save_reference(str(folder / REFERENCE))
+            save_models(unfinished)
         return self.checkpoints.folder(step)
 
     def restore(self, step: int, load_reference: Callable[[str], Any]) -> None:
@@ -159,8 +135,6 @@ class RunState:
             self.in_flight = [GameKey("train", seed, at, index, group=group) for at, index, group in state["in_flight"]]
             for watcher in self.watchers:
                 watcher.load_state_dict(state["guard"])
-            was, now = of_baselines(state.get("settings", {})), of_baselines(kept_settings(self.config))
-            self.rae_before = [*state.get("rae_before", ()), *([(step, was)] if was and was != now else [])]
             if self.config.batch_unit == "turns":
                 self.game_length.load_state_dict(state["game_length"])
             if self.config.ref_update_freq is not None and (folder / REFERENCE).is_dir():
@@ -179,20 +153,4 @@ class RunState:
 
     def join_pool(self, step: int, save_snapshot: Callable[[str], Any]) -> None:
         """The policy as it is after a step becomes a member of the pool; its weights are written into a folder."""
-        what, folder = f"the policy after step {step}", self.league.folder.folder
-        self._write(what, folder, lambda: self.league.join(step, save_snapshot))
-
-    # -- a full disk ---------------------------------------------------------------------------------------------------
-
-    def _disk_full(self, full: DiskFull) -> None:
-        """Go on without what could not be written, or stop; ranks that were cut off in a save cannot go on together."""
-        apart = isinstance(full, BrokenOff) and self.checkpoints.ranks > 1
-        if self.config.checkpoint.on_full_disk == "go_on" and not apart:
-            self.console.say(f"{full}; going on without")
-            self.unwritten += 1
-            return
-        step = latest(self.checkpoints.path)
-        then = "begin anew" if step is None else f"go on from step {step}"
-        why = f"{full}; free some space and start again to {then}"
-        self.console.say(why)
-        raise DiskFull(why) from full
+        self.league.join(step, save_snapshot)

@@ -19,7 +19,7 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.device import get_torch_device
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
-from ..storage.checkpoints import reference_file
+from ..storage.checkpoints import shard_file
 
 Shards = Mapping[str, torch.Tensor]
 
@@ -56,12 +56,12 @@ class ReferenceWorker(ActorRolloutRefWorker):
         """Write this rank's shards, one file a rank; an empty one where the reference is the base model of LoRA."""
         shards = (self._adapter or {}) if self.ref is None else local_shards(self.ref.engine.module)
         Path(folder).mkdir(parents=True, exist_ok=True)
-        torch.save(dict(shards), reference_file(Path(folder), self.world_size, self.rank))
+        torch.save(dict(shards), shard_file(Path(folder), self.world_size, self.rank))
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def load_reference(self, folder: str) -> None:
         """Read what ``save_reference`` wrote, with the same number of ranks; ValueError: another model's shards."""
-        file = reference_file(Path(folder), self.world_size, self.rank)
+        file = shard_file(Path(folder), self.world_size, self.rank)
         saved = torch.load(file, map_location="cpu", weights_only=True)
         if self.ref is None:
             self._adapter = {name: shard.float() for name, shard in saved.items()} or None

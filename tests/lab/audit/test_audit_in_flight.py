@@ -76,7 +76,7 @@ def make_run(
         train(settings, [record for record in records if record.discarded is None], moving)
         made[step] = records
         named = [[number // GAMES + 1, number % GAMES, None] for number in in_flight]
-        states[step] = {"step": step, "seed": SEED, "baselines": moving.state_dict(), "in_flight": named}
+        states[step] = {"step": step, "settings": {"seed": SEED}, "baselines": moving.state_dict(), "in_flight": named}
     change(made)
     for step, records in made.items():
         RecordFolder(run_dir / "games").write("train", step, records)

@@ -90,7 +90,7 @@ def make_run(run_dir: Path, by_opponent: bool = True) -> Path:
                 turn.advantage = record.rewards[turn.player] - (record.baselines[turn.player] or 0.0)
         moving.update(counted)
         folder.write("train", step, records)
-    state = {"step": STEPS, "seed": SEED, "baselines": moving.state_dict()}
+    state = {"step": STEPS, "settings": {"seed": SEED}, "baselines": moving.state_dict()}
     write_state(run_dir / "checkpoints" / f"global_step_{STEPS}", state)
     name_latest(run_dir / "checkpoints", STEPS)
     return run_dir

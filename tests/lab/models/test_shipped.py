@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.lab.models import embedded, tiny
+from recipe.spiral.lab.models.provided import is_intact
 from recipe.spiral.lab.models.read_back import hold_out, random_play
 from recipe.spiral.lab.models.warm_start import Criteria
 from recipe.spiral.players.prompts import get_template
-from recipe.spiral.storage.cache import is_intact
 from recipe.spiral.storage.manifest import MANIFEST
 
 FOLDER = tiny.SHIPPED / tiny.Spec().name

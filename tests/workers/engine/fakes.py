@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,37 +13,28 @@ from recipe.spiral.workers.engine.calls import Ended, Request, answer_many
 
 
 class Engine:
-    """Says of each request which adapter came with it; a request takes a few turns of the event loop."""
+    """Says of each request which adapter came with it, and knows it from then on; a request takes a few turns of the
+    event loop."""
 
     def __init__(self) -> None:
         self.loras: set[int] = set()
-        self.refuses: set[str] = set()
         self.sent: list[Any] = []
 
     async def list_loras(self) -> set[int]:
         await asyncio.sleep(0)
         return set(self.loras)
 
-    async def add_lora(self, request: Any) -> bool:
-        if request.lora_path in self.refuses:
-            raise RuntimeError("no such tensors")
-        if not (Path(request.lora_path) / "adapter_config.json").is_file():
-            raise RuntimeError("no adapter found")
-        self.loras.add(request.lora_int_id)
-        return True
-
     async def remove_lora(self, number: int) -> bool:
         self.loras.discard(number)
         return True
 
-    async def collective_rpc(self, method: str) -> None:
-        assert method == "look_for_adapters"
-
     async def generate(self, prompt: Any, lora_request: Any = None) -> Any:
         self.sent.append(lora_request)
+        if lora_request is not None:
+            self.loras.add(lora_request.lora_int_id)
         for _ in range(3):
             await asyncio.sleep(0)
-            yield SimpleNamespace(adapter=lora_request and lora_request.lora_name, prompt=prompt)
+            yield SimpleNamespace(lora_request=lora_request, prompt=prompt)
 
     def is_tracing(self) -> str:
         return "passed through"

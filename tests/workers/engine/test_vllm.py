@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,9 +16,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from recipe.spiral.players.seats import BASE
 from recipe.spiral.processes.engine_failure import RUN_DIR, EngineFailure, Printed
-from recipe.spiral.workers.engine import opponent_engines
 from recipe.spiral.workers.engine.adapters import AdapterError
-from recipe.spiral.workers.engine.opponent_engines import AdapterEngine
 from recipe.spiral.workers.engine.vllm import VLLMServer
 from tests.workers.engine.fakes import Engine
 
@@ -40,15 +37,12 @@ def verls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             lora = SimpleNamespace(lora_name="123", lora_int_id=123)
         async for output in self.engine.generate({"prompt_token_ids": prompt_ids}, lora_request=lora):
             last = output
-        return TokenOutput(token_ids=[1], extra_fields={"played": last.adapter})
+        return TokenOutput(token_ids=[1], extra_fields={"played": last.lora_request and last.lora_request.lora_name})
 
     async def wake_up(self: Any, tags: list[str] | None = None) -> None:
         called.append(("woken", tags))
 
-    async def resume_kv_cache(self: Any) -> None:
-        called.append(("resumed", self.config.free_cache_engine))
-
-    for method in (run_server, generate, wake_up, resume_kv_cache):
+    for method in (run_server, generate, wake_up):
         monkeypatch.setattr(vLLMHttpServer, method.__name__, method)
     return called
 
@@ -56,7 +50,7 @@ def verls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def server(lora_rank: int = 8, merge: bool = False, **settings: Any) -> Any:
     made = object.__new__(VLLMServer)
     made.config = SimpleNamespace(engine_kwargs={"vllm": settings})
-    made.model_config = SimpleNamespace(lora_rank=lora_rank, lora={"merge": merge})
+    made.model_config, made.node_rank = SimpleNamespace(lora_rank=lora_rank, lora={"merge": merge}), 0
     return made
 
 
@@ -68,7 +62,6 @@ def test_the_configs_limits_of_lora_count(verls: list[Any]) -> None:
     made = server(max_loras=3, max_lora_rank=16)
     asyncio.run(made.run_server(args(max_cpu_loras=5)))
     assert verls == [{"max_loras": 3, "max_lora_rank": 16, "max_cpu_loras": 5}]
-    assert made.adapters._room == 4
     asyncio.run(server().run_server(args()))
     asyncio.run(server(max_lora_rank=1).run_server(args()))
     assert verls[1] == verls[2] == vars(args()), "verl's own, not less"
@@ -80,113 +73,38 @@ def test_without_adapters_it_is_verls(verls: list[Any], settings: dict[str, Any]
         made = server(**settings, max_loras=3)
         await made.run_server(args())
         assert "answered_by" not in (await made.generate([1], {}, "r")).extra_fields
-        for call in (made.load_adapter("a", "/a"), made.list_adapters(), made.generate([1], {}, "r", adapter=BASE)):
-            with pytest.raises(AdapterError, match="takes no adapters"):
-                await call
         await made.wake_up()
 
     asyncio.run(play())
     assert verls == [vars(args()), ("woken", None)]
 
 
-def test_requests_with_and_without_a_name(tmp_path: Path) -> None:
-    (tmp_path / "adapter_config.json").write_text("{}")
-
+def test_requests_with_and_without_a_name() -> None:
     async def play() -> None:
         made = server(max_loras=2)
         await made.run_server(args())
-        await made.load_adapter("a", str(tmp_path))
-        assert await made.list_adapters() == ["a"]
-        asked = [None, "a", BASE] * 3
-        outputs = await asyncio.gather(*[made.generate([1], {}, "r", adapter=name) for name in asked])
-        assert [output.extra_fields.get("answered_by") for output in outputs] == asked
-        assert [output.extra_fields["played"] for output in outputs] == ["123", "a#1000", None] * 3
-        await made.unload_adapter("a")
-        with pytest.raises(AdapterError, match="adapter a: not loaded"):
-            await made.generate([1], {}, "r", adapter="a")
+        await made.set_adapters({"a": "/a"})
+        names = [None, "a", BASE] * 3
+        outputs = await asyncio.gather(*[made.generate([1], {}, "r", adapter=name) for name in names])
+        assert [output.extra_fields.get("answered_by") for output in outputs] == names
+        assert [output.extra_fields["played"] for output in outputs] == ["123", "a", None] * 3
 
     asyncio.run(play())
 
 
 @pytest.mark.parametrize(("tags", "again"), [(None, True), (["weights"], True), (["kv_cache"], False)])
-def test_adapters_are_loaded_again_when_weights_wake(tmp_path: Path, tags: list[str] | None, again: bool) -> None:
-    (tmp_path / "adapter_config.json").write_text("{}")
-
+def test_adapters_are_read_again_when_weights_wake(tags: list[str] | None, again: bool) -> None:
     async def play() -> None:
         made = server(max_loras=2)
         await made.run_server(args())
-        await made.load_adapter("a", str(tmp_path))
-        made.engine.loras.clear()
-        await made.wake_up(tags)
-        assert made.engine.loras == ({1000} if again else set())
+        await made.set_adapters({"a": "/a"})
+        for _ in range(2):
+            await made.generate([1], {}, "r", adapter="a")
+            await made.wake_up(tags)
+        await made.generate([1], {}, "r", adapter="a")
+        assert made.engine.loras == {123, 1002 if again else 1000}
 
     asyncio.run(play())
-
-
-@pytest.mark.parametrize("sleeps", [True, False])
-def test_adapters_are_loaded_again_after_a_sync_from_other_devices(tmp_path: Path, sleeps: bool) -> None:
-    (tmp_path / "adapter_config.json").write_text("{}")
-
-    async def play() -> None:
-        made = server(max_loras=2)
-        made.config.free_cache_engine = sleeps
-        await made.run_server(args())
-        await made.load_adapter("a", str(tmp_path))
-        made.engine.loras.clear()
-        await made.resume_kv_cache()
-        assert made.engine.loras == ({1000} if sleeps else set())
-
-    asyncio.run(play())
-
-
-class Handles:
-    """A server behind Ray: its methods run when their references are asked for."""
-
-    def __init__(self, made: Any) -> None:
-        self._made = made
-
-    def __getattr__(self, name: str) -> Any:
-        return SimpleNamespace(remote=lambda *args: getattr(self._made, name)(*args))
-
-
-def test_a_member_may_leave_the_pool_while_the_policys_servers_sleep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As the trainer does it: hold, play, put the policy to sleep, take the adapters out, remove a folder, wake up."""
-    folders = {name: tmp_path / name for name in ("a", "b", "c")}
-    for folder in folders.values():
-        folder.mkdir()
-        (folder / "adapter_config.json").write_text("{}")
-    made = [server(max_loras=3), server(max_loras=3)]
-    with asyncio.Runner() as runner:
-        monkeypatch.setattr(
-            opponent_engines, "ray", SimpleNamespace(get=lambda calls, timeout: [runner.run(call) for call in calls])
-        )
-
-        def play(*names: str) -> None:
-            assert opponents.load({name: folders.get(name, tmp_path) for name in names}) == dict.fromkeys(names, ())
-            for one in made:
-                for name in names:
-                    output = runner.run(one.generate([1], {}, "r", adapter=name))
-                    assert output.extra_fields["answered_by"] == name
-
-        for one in made:
-            runner.run(one.run_server(args()))
-        opponents = AdapterEngine([SimpleNamespace(servers=[Handles(one)]) for one in made])
-        opponents.sleep()  # before anybody was held
-        play("a", "b", BASE)
-        opponents.sleep()
-        assert all(one.engine.loras == {123} for one in made), "they are gone from vLLM, and the policy's is not"
-        shutil.rmtree(folders["a"])
-        for one in made:
-            runner.run(one.wake_up(["weights"]))
-            assert runner.run(one.generate([1], {}, "r")).extra_fields["played"] == "123"
-        play("b", "c")
-        # one that is still held when its folder goes is an error of the waking, and is not listed any more
-        shutil.rmtree(folders["b"])
-        with pytest.raises(AdapterError, match="not loaded again after the engine slept: adapter b"):
-            runner.run(made[0].wake_up(["weights"]))
-        assert runner.run(made[0].list_adapters()) == ["c"]
 
 
 def test_the_policy_is_not_played_by_the_base() -> None:

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -21,9 +20,9 @@ from ...players.seeds import GameKey
 from ...rollouts.schedule import training_row
 from ...storage import checkpoints
 from ...storage.checkpoints import folder_of
+from ...storage.manifest import changed_files
 from ...storage.record_folder import RecordFolder
 from ...training.filters import REJECTED
-from ...training.kept_settings import of_baselines
 from ..run_progress import resumed_after
 from .game_checks import TOLERANCE, Findings, Games, Tally, look_at_all, name, name_turn
 from .games_in_flight import InFlight
@@ -58,8 +57,6 @@ class Auditor(Findings):
         self.rejected = 0
         self.in_flight = InFlight(settings)
         self._baselines = Baselines(settings)
-        #: The settings of baselines that held up to a step, before starts with others.
-        self._rae_before: list[tuple[int, Mapping[str, Any]]] = []
         self._marks: dict[Place, float] = {}
 
     def run(self, run_dir: Path) -> None:
@@ -81,7 +78,7 @@ class Auditor(Findings):
             latest = steps[-1]
         self.fork = self.settings.began_at
         if latest is not None:
-            self.fork, self._rae_before = _begun(self.folder / f"global_step_{latest}", latest)
+            self.fork = _begun(self.folder / f"global_step_{latest}")
         every = self.settings.records_every
         due = range(self.fork + every - self.fork % every, steps[-1], every) if every else range(0)
         if missing := sorted(set(due) - set(steps)):
@@ -107,8 +104,6 @@ class Auditor(Findings):
 
     def _audit_step(self, step: int, audited: Games) -> None:
         """A step's games: what each is by itself, their accounting, then baselines and advantages."""
-        before = next((rae for until, rae in self._rae_before if step <= until), {})
-        self.settings.take_rae({**self.settings.rae, **before})
         if not self.settings.baseline:
             self._baselines.values.clear()
         if step != (self.steps[-1] if self.steps else 0) + 1:
@@ -309,14 +304,14 @@ class Auditor(Findings):
             state = checkpoints.read_state(folder)
             for game, role, opponent, value in state["baselines"]["values"]:
                 saved[str(game), int(role), str(opponent)] = float(value)
-            seed = state.get("settings", state)["seed"]
+            seed = state["settings"]["seed"]
             if (state["step"], seed) != (step, self.settings.seed):
                 yield f"is of step {state['step']} and seed {seed}"
             in_flight = [] if self.settings.synchronous else [(block, place) for block, place, _ in state["in_flight"]]
         except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError, OverflowError) as error:
             yield f"{type(error).__name__}: {error}"
             return
-        yield from (f"{file} is not what was written with it" for file in checkpoints.changed(folder))
+        yield from (f"{file} is not what was written with it" for file in changed_files(folder))
         if not self.settings.synchronous:
             yield from self.in_flight.checkpoint(step, in_flight)
         known = self._baselines.values.keys()
@@ -328,17 +323,12 @@ class Auditor(Findings):
                 yield f"baseline of {game}, player {role}{against}: {recorded:.9g} should be {expected:.9g}"
 
 
-def _begun(checkpoint: Path, step: int) -> tuple[int, list[tuple[int, Mapping[str, Any]]]]:
-    """What a run's latest checkpoint says: the step after which its records begin, 0 where it does not; and the
-    settings of baselines that held up to steps, the checkpoint's included."""
+def _begun(checkpoint: Path) -> int:
+    """The step after which a run's records begin, as its latest checkpoint says; 0 where it does not."""
     try:
-        state = checkpoints.read_state(checkpoint)
-        its_own = of_baselines(state.get("settings", {}))
-        before = [(int(until), rae) for until, rae in state.get("rae_before", [])]
-        before += [(step, its_own)] if its_own else []
-        return max(int(state.get("records_after", 0)), 0), before
+        return max(int(checkpoints.read_state(checkpoint).get("records_after", 0)), 0)
     except (checkpoints.BrokenCheckpoint, AttributeError, TypeError, ValueError, OverflowError):
-        return 0, []
+        return 0
 
 
 def first_few(numbers: Sequence[int]) -> str:

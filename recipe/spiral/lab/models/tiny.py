@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 from ...games import make, resolve
 from ...players.prompts import boxed, get_template
 from ...players.seeds import derive_seed
-from ...storage.cache import cache_dir, is_intact, provide
+from ...storage.cache import cache_dir
 from . import MADE_FOR
+from .provided import is_intact, provide
 from .read_back import Position, hold_out, made_up, questions, random_play
 from .tokenizer import prompt_texts
 from .tokenizer import train as train_tokenizer

@@ -1,21 +1,17 @@
-"""Members of a pool that come from elsewhere: another run, a folder of exports, any Hugging Face folder or adapter.
+"""The policies at a path: those of a run, a folder of exports, any Hugging Face folder or adapter.
 
-``form_of`` says what a folder is, ``members_of`` lists the members that a path holds, and ``materialise`` puts one into
-a pool.
+``form_of`` says what a folder is, and ``members_of`` lists the policies that a path holds.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from ...extensions import Given
 from ...opponents import model_files
 from ...players.seats import BASE
-from ...storage.checkpoints import POOL, config_file, folder_of
+from ...storage.checkpoints import POOL, config_file, folder_of, read_whole
 
 #: A whole model, a PEFT adapter, or a checkpoint of ours, which is exported first.
 Form = Literal["hf", "adapter", "checkpoint"]
@@ -102,40 +98,6 @@ def _numbered(candidates: list[tuple[Path, Form]]) -> list[tuple[int, Path, Form
 
 def _check_whole(folder: Path, form: Form, setting: str) -> None:
     if form == "checkpoint":
-        from ...export.source import Source  # imports torch
-
-        Source.find(folder)
+        read_whole(folder)
     else:
         model_files.check_whole(folder, setting)
-
-
-def materialise(source: Path, target: Path) -> None:
-    """Fill the empty folder ``target`` with a member from elsewhere, which is not changed.
-
-    A checkpoint of ours is exported: a whole model, or with LoRA an adapter.
-
-    Raises:
-        ValueError: it is nothing that could be a member, is not whole, is damaged, or cannot be exported.
-    """
-    source = source.expanduser().absolute()
-    if form_of(source) == "checkpoint":
-        from ...export.exporting import export  # imports torch
-
-        export(source, target)
-    else:
-        model_files.put(source, target)
-
-
-def given(entry: Mapping[str, Any], setting: str) -> list[Given]:
-    """The members that an entry ``{path, start, interval, size}`` names; errors as of ``members_of``.
-
-    One alone is called like its folder, others like the folder around it and their step.
-    """
-    wanted = {str(key): value for key, value in entry.items() if key != "path"}
-    members = members_of(Path(str(entry["path"])), **wanted, setting=setting)
-    names = [path.name if len(members) == 1 else f"{path.parent.name}-{step}" for step, path, _ in members]
-    adapters: dict[Form, bool | None] = {"hf": False, "adapter": True, "checkpoint": None}
-    return [
-        Given(name, path, adapters[form], partial(materialise, path))
-        for name, (_, path, form) in zip(names, members, strict=True)
-    ]

@@ -6,9 +6,13 @@ refused in the same line, with the same status.
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -79,6 +83,17 @@ def _own_hydra() -> Iterator[None]:
         Singleton.set_state(state)
 
 
+def _reaches_hub() -> bool:
+    hub = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    if getproxies():  # they know the way
+        return True
+    try:
+        socket.create_connection((hub.hostname or "", hub.port or 443), timeout=3).close()
+    except OSError:
+        return False
+    return True
+
+
 def _of_model(config: DictConfig) -> Iterator[str]:
     """The memory that the model takes, and what cannot be said of it here."""
     from transformers import AutoConfig
@@ -92,7 +107,11 @@ def _of_model(config: DictConfig) -> Iterator[str]:
         with open_dict(config):
             model.path = str(folder)
     try:
-        made = AutoConfig.from_pretrained(model.path, trust_remote_code=bool(model.trust_remote_code))
+        # the hub's library asks five times, for half a minute
+        here = not is_hub_id(model.path) or not _reaches_hub()
+        made = AutoConfig.from_pretrained(
+            model.path, trust_remote_code=bool(model.trust_remote_code), local_files_only=here
+        )
     except (OSError, ValueError):
         if not is_hub_id(model.path):
             check_model(config)  # says what is wrong with the folder

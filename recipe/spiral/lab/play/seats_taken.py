@@ -15,7 +15,7 @@ from ...opponents.model_files import is_hub_id
 from ...players.player import Player
 from ...players.policy import Generate, PolicyPlayer
 from ...players.prompts import encoder
-from ...storage.checkpoints import folder_of, steps
+from ...storage.checkpoints import folder_of, latest, steps
 from ...storage.run_config import setting
 from ..evaluation.policies.evaluated_policy import Policy, Prompts
 from ..evaluation.policies.policy_entries import parse
@@ -123,9 +123,7 @@ def _latest(run: Path) -> int | None:
     """The step of a run's latest checkpoint, or of its pool's last member; None: nothing can be played there."""
     checkpoints = folder_of(run)
     if checkpoints.is_dir() and steps(checkpoints):
-        from ...export.source import Source  # imports torch
-
-        return Source.find(run).step
+        return latest(checkpoints)
     return members_of(run, setting="MODEL")[-1][0]
 
 

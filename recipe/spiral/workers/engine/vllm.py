@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind
 
 from ...processes.engine_failure import POLICY, RUN_DIR, Printed, explained
-from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
+from .adapters import Asked, ChoosingEngine, WorkerExtension, asked
 from .calls import Ended, Request, answer_many
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
@@ -64,10 +64,6 @@ class VLLMServer(vLLMHttpServer):
     engine: Any
     #: What it is for people, and its settings.
     title, settings = "vLLM server", POLICY
-    #: None: the engine takes none (no LoRA, LoRA merged into the weights, or another node's part of a server).
-    adapters: Adapters | None = None
-    #: Requests that it has not answered.
-    under_way = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -90,7 +86,6 @@ class VLLMServer(vLLMHttpServer):
             if self.lora_as_adapter and settings.get(limit) is not None:
                 setattr(args, limit, max(int(settings[limit]), int(getattr(args, limit))))
         await super().run_server(args)
-        self._room = int(args.max_cpu_loras or args.max_loras) - 1  # one is the policy's
         self.wrap_engine()
 
     def wrap_engine(self) -> None:
@@ -98,7 +93,6 @@ class VLLMServer(vLLMHttpServer):
         if not os.environ.get("EXP_NO_TOKENS"):
             self.engine = TokenPrompts(self.engine)
         if self.lora_as_adapter:
-            self.adapters = Adapters(self.engine, self._room)
             self.engine = ChoosingEngine(self.engine)
 
     async def generate_many(self, requests: Sequence[Request]) -> AsyncIterator[Ended]:
@@ -127,29 +121,22 @@ class VLLMServer(vLLMHttpServer):
         """verl's; with ``adapter``, the answer of that adapter (or of ``BASE``), with its name as ``answered_by``.
 
         Raises:
-            AdapterError: it is not loaded, or the engine has lost it.
+            AdapterError: it is not loaded.
         """
-        answering = nullcontext() if adapter is None else self._adapters().answering(adapter)
-        self.under_way += 1
+        request = None if adapter is None else Asked(adapter)
+        token = asked.set(request)
         try:
-            with answering as choice:
-                output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
+            output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
         finally:
-            self.under_way -= 1
-        if choice is not None:
-            output.extra_fields["answered_by"] = choice.answered_by
+            asked.reset(token)
+        if request is not None:
+            output.extra_fields["answered_by"] = request.answered_by
         return output
 
     async def wake_up(self, tags: list[str] | None = None) -> None:
         await super().wake_up(tags)
-        if self.adapters is not None and (tags is None or "weights" in tags):
-            await self.adapters.load_again()
-
-    async def resume_kv_cache(self) -> None:
-        """The end of a sync with devices of its own (``separate_async``), for which verl has the engine sleep, too."""
-        await super().resume_kv_cache()
-        if self.adapters is not None and self.config.free_cache_engine:
-            await self.adapters.load_again()
+        if self.lora_as_adapter and self.node_rank == 0 and (tags is None or "weights" in tags):
+            await self.engine.read_again()
 
     def _get_worker_extension_cls(self) -> str:
         return f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}"
@@ -163,21 +150,9 @@ class VLLMServer(vLLMHttpServer):
                 with self._explained("died"):
                     raise engine.dead_error
 
-    async def load_adapter(self, name: str, path: str) -> None:
-        await self._adapters().load(name, path)
-
-    async def unload_adapter(self, name: str) -> None:
-        await self._adapters().unload(name)
-
-    async def list_adapters(self) -> list[str]:
-        return self._adapters().names()
-
-    def _adapters(self) -> Adapters:
-        if self.adapters is None:
-            raise AdapterError(
-                "this engine takes no adapters: the policy has no LoRA, or it is merged into the weights"
-            )
-        return self.adapters
+    async def set_adapters(self, folders: Mapping[str, str]) -> None:
+        """Have exactly these adapters beside the policy's, by name."""
+        await self.engine.set_adapters(folders)
 
 
 class VLLMReplica(vLLMReplica):

@@ -19,6 +19,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
+from ....opponents.model_files import unfit
 from ....players.policy import Generate, Generation
 from ....players.records import Tokens
 from ....processes.engine_failure import EngineFailure, engine_settings, explain
@@ -167,14 +168,7 @@ class VLLMEngine:
         """Whether the engine can load that model: the same architecture, and no adapters on either side."""
         if self._broken or self.adapters or adapters:
             return False
-        # This is the package of verl's engines, which takes seconds to import.
-        from ....workers.engine.fitting import UnfitWeights, check_fits
-
-        try:
-            check_fits(model, self._started_with)
-        except UnfitWeights:
-            return False
-        return True
+        return not unfit(model, self._started_with)
 
     async def become(self, model: Path, texts: Path | None = None) -> None:
         """Load the weights of another model that ``fits``; no response may be under way meanwhile.

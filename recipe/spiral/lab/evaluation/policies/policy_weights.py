@@ -136,7 +136,7 @@ def exported(checkpoint: Path, cache: Path) -> Path:
     """
     from transformers.utils import logging as transformers_logging
 
-    from ....export.exporting import export  # imports torch
+    from ....export.writing import export  # imports torch
 
     # Progress bars, and a warning that concerns only those who train with what they load.
     transformers_logging.disable_progress_bar()
