@@ -43,7 +43,7 @@ def make(folder: Path, tokens: int, form: Mapping[str, Any] | None = None, devic
 
     from recipe.spiral.lab.models import embedded
 
-    tiny = embedded("tiny", ["TicTacToe", "KuhnPoker"], "chat")
+    tiny = embedded("tiny")
     tokenizer = AutoTokenizer.from_pretrained(tiny)
     known = len(tokenizer)
     longest = (known if form is None else form["vocab_size"]) // ENDS

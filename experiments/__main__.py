@@ -61,11 +61,20 @@ def command(run: Run, config: Mapping[str, Any], overrides: Sequence[str]) -> li
     """The command that trains a run."""
     words = [sys.executable, "-m", PROGRAMS[config["loop"]], *config["overrides"], f"seed={run.seed}"]
     if run.model is not None:
-        from recipe.spiral.lab.models import tiny
-
-        words.append(f"actor_rollout_ref.model.path='{tiny.ensure(seed=run.model)}'")
+        words.append(f"actor_rollout_ref.model.path='{model_of(run.model)}'")
     validated = [f"trainer.test_freq={config['every']}", "trainer.val_before_train=true"]
     return [*words, *validated, *overrides, f"run_dir='{run.folder.absolute()}'"]
+
+
+def model_of(seed: int) -> Path:
+    """The tiny model whose warm start has this seed: the shipped one for 0, others are made once."""
+    from recipe.spiral.lab.models import MADE_FOR, embedded
+    from recipe.spiral.lab.models.tiny import Spec, make_tiny
+
+    folder = Path("outputs/models") / f"tiny-{seed}"
+    if seed and not folder.is_dir():
+        make_tiny(Spec.of(MADE_FOR["tiny"], seed), folder)
+    return folder.absolute() if seed else embedded("tiny")
 
 
 def train(runs: Sequence[Run], config: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:

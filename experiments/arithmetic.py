@@ -70,7 +70,7 @@ def warm_start(rows: Sequence[dict[str, str]], seed: int) -> tuple[Any, Any]:
     texts = {text for row in rows for text in prompt_texts(template, row["question"])}
     tokenizer = train_tokenizer([*texts, *(boxed(str(number)) for number in range(largest + 1))], POSITIONS)
     torch.manual_seed(derive_seed(seed, "arithmetic") % 2**31)
-    model = new_model(Spec(), tokenizer)
+    model = new_model(Spec(()), tokenizer)
     prompts = [template.encode(tokenizer, row["question"]) for row in rows]
     right = [int(row["answer"].rsplit("####", 1)[1]) for row in rows]
     said = [tokenizer.encode(boxed(str(number)), add_special_tokens=False) for number in range(largest + 1)]

@@ -14,4 +14,5 @@ if [[ $made == gpu ]]; then
 else
     echo "smollm2_cpu: LoRA, 20 steps of about 30 turns; on two cores about half an hour (an estimate)" >&2
 fi
+python -m recipe.spiral.models smollm2
 exec python -m recipe.spiral.main_spiral +experiment="smollm2_$made" "$@"

@@ -19,7 +19,6 @@ seed: 3
 games: [KuhnPoker, {id: TicTacToe, weight: 2}]
 prompt: {template: chat}
 run_dir: ${spiral_verl:unknown}
-embedded_model: tiny
 trainer: {project_name: spiral, experiment_name: made}
 actor_rollout_ref: {model: {path: null, lora_rank: 4, lora_alpha: 12, target_modules: all-linear}}
 """

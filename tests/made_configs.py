@@ -63,7 +63,6 @@ def composed_by(program: str, words: Sequence[str]) -> DictConfig:
 def with_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is installed here is another test's matter."""
     monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
-    monkeypatch.setattr("recipe.spiral.checks.machine._cuda_error", lambda: None)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     find_spec, load = importlib.util.find_spec, importlib.import_module

@@ -9,7 +9,7 @@ from typing import Any
 
 from recipe.spiral import main_spiral
 
-SHIPPED = next((Path(main_spiral.__file__).parent / "shipped").glob("tiny-*"))
+SHIPPED = Path(main_spiral.__file__).parent / "shipped" / "tiny"
 #: With every role that a template uses, and all of what an assistant said.
 CHAT = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
@@ -53,4 +53,10 @@ def made_model(folder: Path, name: str) -> Path:
     for file in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(SHIPPED / file, folder / file)
     (folder / "chat_template.jinja").write_text(CHAT)
+    without_weights(folder / "model.safetensors")
     return folder
+
+
+def without_weights(file: Path) -> None:
+    """A whole file of safetensors that has none."""
+    file.write_bytes((2).to_bytes(8, "little") + b"{}")

@@ -122,7 +122,7 @@ def test_evaluation_and_resuming_take_what_a_config_says_of_a_game_and_run_none(
 
 def test_a_models_own_code_is_not_run_and_nobody_is_asked(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing is said of trust, transformers asks on the terminal."""
-    model = Path(shutil.copytree(embedded("tiny", games=["KuhnPoker"], template="chat"), place / "model"))
+    model = Path(shutil.copytree(embedded("tiny"), place / "model"))
     (model / "generation_config.json").unlink()
     (model / "code.py").write_text(f"open({RAN!r}, 'w').close()\n")
     for name, own in (("config", {"model_type": "own"}), ("tokenizer_config", {"tokenizer_class": "Own"})):

@@ -33,7 +33,6 @@ ADDED = {"lab", "spin"}
 BY_NAME = {
     "extensions.py",
     "main_spiral.py",
-    "checks/machine.py",
     "games/textarena_game.py",
 }
 

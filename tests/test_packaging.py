@@ -110,9 +110,7 @@ def test_wheel_merges_with_the_recipes_of_a_fork(installed: Path, tmp_path: Path
 
 def test_the_tiny_model_is_found_in_the_wheel(installed: Path, tmp_path: Path) -> None:
     """A user of the wheel waits for no warm start."""
-    statement = (
-        "from recipe.spiral.lab.models import embedded; print(embedded('tiny', ['TicTacToe', 'KuhnPoker'], 'chat'))"
-    )
+    statement = "from recipe.spiral.lab.models import embedded; print(embedded('tiny'))"
     folder = Path(_import_from(str(installed), statement, tmp_path))
     assert folder.is_relative_to(installed) and (folder / "model.safetensors").is_file()
 

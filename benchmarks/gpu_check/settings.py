@@ -43,7 +43,7 @@ def prepare(config: DictConfig) -> None:
 
 def tiny_model() -> Path:
     """The tiny model that comes with the recipe."""
-    return embedded("tiny", games=["TicTacToe", "KuhnPoker"], template="chat")
+    return embedded("tiny")
 
 
 def other_weights(model: Path, folder: Path, seed: int) -> Path:

@@ -168,7 +168,6 @@ class Trainer:
 
 @dataclass
 class Spiral:
-    embedded_model: str | None
     environment: dict[str, str | None]
     games: list[Any]
     opponents: list[Any]

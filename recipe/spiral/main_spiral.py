@@ -1,7 +1,7 @@
 """Trains a language model by self-play: ``python -m recipe.spiral.main_spiral [overrides]``.
 
 Hydra composes the config, of ``config/`` and ``config.py``. What follows is set, what would train wrongly is refused,
-the model is provided, and verl's trainer runs with SPIRAL's hooks. With ``-m`` each job is a child process.
+and verl's trainer runs with SPIRAL's hooks. With ``-m`` each job is a child process.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from . import extensions
-from .checks import ConfigError, check, check_machine, check_model, refusals
+from .checks import ConfigError, check, check_model, refusals
+from .checks.combinations import check_late
 from .checks.errors import require
 from .checks.resumption import finished, followed
 from .checks.settle import settle
-from .checks.verls import check_late
 from .processes.as_written import as_written
 from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
@@ -59,11 +59,12 @@ from .processes.launch import (
 )
 from .processes.masking import is_secret, take_secrets_out, write_config
 from .processes.run_log import LOG
-from .processes.starting import choose_checkpoint, keep_date, model_of_resumed, own_checkpoints, set_aside
+from .processes.runtime import RUNTIME
+from .processes.starting import choose_checkpoint, keep_date, own_checkpoints, set_aside
 from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
 from .rollouts.end_tokens import end_tokens
-from .rollouts.schedule import AGENT, parse_games
+from .rollouts.schedule import AGENT
 from .storage.checkpoints import CONFIG, latest
 from .storage.disk import InUse, LineFile
 
@@ -132,10 +133,8 @@ def run(config: DictConfig) -> int:
             check(config)  # without torch and verl, which take seconds to import
             for extension in extensions.loaded():
                 extension.check(config)
-            check_machine(config)
             _import_verl()
             interrupt_on_signals()
-            provide_model(config)
             tokenizer = check_model(config)
             name_end_tokens(config, tokenizer.eos_token_id)
             keep_date(config, tokenizer)
@@ -181,34 +180,6 @@ def _import_verl() -> None:
         raise ConfigError(str(error)) from error
     except ValueError as error:  # HF_HUB_DOWNLOAD_TIMEOUT=10s
         raise ConfigError(f"a library refuses a variable of the environment: {error}") from error
-
-
-def provide_model(config: DictConfig) -> None:
-    """Fill in the path of an embedded model, if it is not yet: the one that a resumed run began with if that is still
-    there, or what is shipped. A ConfigError says that there is none."""
-    if config.actor_rollout_ref.model.path is not None:
-        return
-    path = model_of_resumed(config) or shipped_model(config)
-    if path is None:
-        raise ConfigError(
-            f"embedded_model={config.embedded_model}: only what is shipped is there without "
-            "recipe.spiral.lab.extension, which makes others; take actor_rollout_ref.model.path=FOLDER"
-        )
-    with open_dict(config):
-        config.actor_rollout_ref.model.path = str(path)
-
-
-def shipped_model(config: DictConfig) -> Path | None:
-    """The folder of the tiny model that comes with the recipe, where it is what the config asks for; None: it is not.
-
-    The lab's extension looks closer, and makes a model where a game's text has changed since.
-    """
-    for folder in (RECIPE / "shipped").glob("tiny-*"):
-        spec = json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))["spec"]
-        games = {share.id for share in parse_games(config.games)}
-        if config.embedded_model == "tiny" and games <= {*spec["games"]} and config.prompt.template == spec["template"]:
-            return folder
-    return None
 
 
 def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
@@ -307,7 +278,7 @@ def verls_reason(error: BaseException) -> str:
 def _forward_environment(config: DictConfig) -> None:
     """Pass environment variables to the run's processes on all machines. No keys of services: Ray would print them."""
     plain = [name for name, value in as_written(config.environment).items() if "${" not in str(value)]
-    names = [*plain, "PYTHONPATH", *TRACKER_VARIABLES, RUN_DIR, extensions.NAMES]
+    names = [*plain, "PYTHONPATH", *TRACKER_VARIABLES, RUNTIME, RUN_DIR, extensions.NAMES]
     variables = {name: os.environ[name] for name in names if name in os.environ and not is_secret(name)}
     OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
 

@@ -14,10 +14,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
+from filelock import FileLock
 
 from recipe.spiral.processes.launch import _segments_of, end_with_parent
 
@@ -183,17 +185,17 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 @pytest.fixture(scope="session")
 def model(of_the_session: Path) -> Path:
     """An embedded tiny model that was hardly warmed up: it errs, which the runs here must cope with."""
-    from recipe.spiral.lab.models import tiny
+    from recipe.spiral.lab.models.tiny import Spec, make_tiny
     from recipe.spiral.lab.models.warm_start import Schedule
 
-    return tiny.ensure(
-        hidden_size=64,
-        layers=2,
-        schedule=Schedule(steps=80, rounds=1, play_games=4),
-        accept=True,
-        progress=False,
-        cache=of_the_session / "models",
-    )
+    folder = of_the_session / "models" / "tiny"
+    with FileLock(of_the_session / "models.lock"):
+        if not folder.exists():
+            schedule = Schedule(steps=80, rounds=1)
+            made = replace(Spec.of(("TicTacToe", "KuhnPoker")), hidden_size=64, layers=2, schedule=schedule)
+            make_tiny(made, folder.with_name("unfinished"), check=False)
+            folder.with_name("unfinished").rename(folder)
+    return folder
 
 
 def killed_and_resumed(runs: list[Run], run_dir: Path, after: int, settings: list[str], **places: Path) -> None:

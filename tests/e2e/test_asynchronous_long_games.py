@@ -40,7 +40,7 @@ def test_long_games_are_trained_like_the_others(tmp_path: Path, runs: list[Run],
 
     With the shipped model, whose answers are nearly always legal: the other tests' one would soon end the long games.
     """
-    model = embedded("tiny", ["KuhnPoker", "TicTacToe"], "chat")
+    model = embedded("tiny", ["KuhnPoker", "TicTacToe"])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "marathon.py").write_text(MARATHON, encoding="utf-8")
     settings = asynchronous(

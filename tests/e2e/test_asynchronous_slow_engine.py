@@ -41,7 +41,7 @@ def test_a_slow_engine_holds_up_the_learner_and_loses_no_game(tmp_path: Path, ru
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "slow.py").write_text(SLOW.format(module=module, base=base), encoding="utf-8")
     settings = asynchronous(
-        embedded("tiny", ["KuhnPoker", "TicTacToe"], "chat"),
+        embedded("tiny", ["KuhnPoker", "TicTacToe"]),
         mode,
         "actor_rollout_ref.rollout.engine_kwargs.vllm.worker_cls=mine.slow.Slow",
         f"trainer.total_training_steps={STEPS}",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.processes.starting import choose_checkpoint, keep_date, model_of_resumed, set_aside
+from recipe.spiral.processes.starting import choose_checkpoint, keep_date, set_aside
 from recipe.spiral.storage.checkpoints import TRACKER
 from recipe.spiral.storage.metrics_file import METRICS, MetricsFile
 from tests.storage.test_checkpoints import save
@@ -72,7 +72,7 @@ def written(run_dir: Path, *steps: int) -> dict[str, bytes]:
     for step in steps:
         MetricsFile(run_dir).log({"loss": 1.0}, step)
         (run_dir / "games" / f"train_step_{step:06d}.jsonl.gz").write_bytes(b"games")
-    for file in ("train.log", "config.yaml", "trackers.json", "spent.jsonl", "spiral.log", "pool/step_000000/weights"):
+    for file in ("train.log", "config.yaml", "trackers.json", "spent.json", "spiral.log", "pool/step_000000/weights"):
         (run_dir / file).parent.mkdir(parents=True, exist_ok=True)
         (run_dir / file).write_text(file)
     return files(run_dir)
@@ -101,7 +101,7 @@ def test_a_run_that_begins_anew_removes_nothing(tmp_path: Path, how: str, elsewh
     (aside,) = {path.name for path in run_dir.glob("earlier-*")}
     assert aside in said[0]
     kept = {name: data for name, data in files(run_dir / aside).items()}
-    stayed = {"spent.jsonl", "spiral.log"}
+    stayed = {"spent.json", "spiral.log"}
     assert kept == {name: data for name, data in before.items() if name not in stayed}
     assert {name for name in files(run_dir) if "earlier-" not in name} == stayed
     assert (files(own / aside) if saved else {}) == saved
@@ -123,38 +123,6 @@ def test_before_a_first_step_no_weights_are_put_aside(tmp_path: Path) -> None:
     config.trainer.resume_mode = "disable"
     assert len(set_aside(config)) == 1
     assert not (tmp_path / "checkpoints" / TRACKER).is_symlink()
-
-
-def test_a_resumed_run_keeps_the_model_that_it_began_with(tmp_path: Path) -> None:
-    """Also where this version would now provide another one by the same name."""
-    run, before = tmp_path / "run", tmp_path / "cache" / "tiny-of-before"
-    before.mkdir(parents=True)
-    saved = {"embedded_model": "tiny", "actor_rollout_ref": {"model": {"path": str(before)}}}
-    checkpoints = run / "checkpoints"
-    checkpoint = checkpoints / "global_step_4"
-    config = OmegaConf.create(
-        {
-            "run_dir": str(run),
-            "embedded_model": "tiny",
-            "trainer": {"resume_mode": "auto", "resume_from_path": None, "default_local_dir": str(checkpoints)},
-        }
-    )
-    assert model_of_resumed(config) is None
-    run.mkdir()
-    OmegaConf.save(OmegaConf.create(saved), run / "config.yaml")
-    assert model_of_resumed(config) is None, "no checkpoint to resume from"
-    checkpoint.mkdir(parents=True)
-    assert model_of_resumed(config) == before
-    other = OmegaConf.merge(
-        config,
-        {"run_dir": "another", "trainer": {"resume_mode": "resume_path", "resume_from_path": str(checkpoint)}},
-        {"trainer": {"default_local_dir": "another/checkpoints"}},
-    )
-    assert model_of_resumed(other) == before
-    assert model_of_resumed(OmegaConf.merge(config, {"embedded_model": "tiny_lines"})) is None
-    assert model_of_resumed(OmegaConf.merge(config, {"trainer": {"resume_mode": "disable"}})) is None
-    before.rmdir()
-    assert model_of_resumed(config) is None
 
 
 def test_a_runs_prompts_tell_the_date_of_its_first_day(tmp_path: Path) -> None:

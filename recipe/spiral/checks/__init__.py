@@ -9,26 +9,19 @@ from __future__ import annotations
 from omegaconf import DictConfig
 
 from ..config import out_of_range
-from . import combinations, machine, opponents_play, resumption, verls
+from . import combinations, opponents_play, resumption
 from .errors import ConfigError, refusals
 from .prompts_fit import check_folder, check_model
 
-__all__ = ["ConfigError", "check", "check_machine", "check_model", "refusals"]
+__all__ = ["ConfigError", "check", "check_model", "refusals"]
 
 
 def check(config: DictConfig) -> None:
-    """Refuse, by a ConfigError, what can be seen to be wrong without the model, on any machine. The config is
-    settled and not resolved."""
-    parts = [part for module in (combinations, opponents_play, verls, resumption) for part in module.PARTS]
+    """Refuse, by a ConfigError, what can be seen to be wrong with a settled config without the model."""
     with refusals():
-        for wrong in out_of_range(config):
-            raise ConfigError(wrong)
-        for look in (combinations.has_model, check_folder, *parts):
+        for found in (out_of_range, *combinations.PARTS):
+            for wrong in found(config):
+                raise ConfigError(wrong)
+        check_folder(config)
+        for look in (*opponents_play.PARTS, *resumption.PARTS):
             look(config)
-
-
-def check_machine(config: DictConfig) -> None:
-    """Refuse what this machine cannot do."""
-    with refusals():
-        for part in machine.PARTS:
-            part(config)

@@ -1,188 +1,192 @@
-"""Whether SPIRAL's own settings go together."""
+"""Settings that do not go together: what would train wrongly without a word, or end a run after minutes.
+
+Each function yields what is wrong, as one line that names the setting, the reason and the mend.
+"""
 
 from __future__ import annotations
 
 import math
-from itertools import count
+from collections.abc import Iterator
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from ..extensions import objectives
 from ..match import Rules
+from ..opponents.engine_settings import has_adapter, models_served
 from ..players import random_player
-from ..players.prompts import check_style, get_template
+from ..players.prompts import get_template
+from ..processes.attention import FLASH, PACKED
 from ..rollouts.schedule import parse_games, plays_games, validated_games
-from ..workers.engine_size import engine_devices
-from .errors import ConfigError, require, written
-from .verls import has_critic
 
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
+#: verl's settings with which turns would be trained that were not played, or not be trained that were, and why.
+_OTHERS = {
+    "algorithm.use_pf_ppo": "it draws turns with replacement, so that they are no longer those that were played",
+    "algorithm.filter_groups.enable": "it drops games of which no record is kept; take algorithm.filter_draws",
+    "trainer.v1.sampler.sync_refill_failed_groups": "which games are played would depend on the machine's pace",
+}
 
 
-def has_model(config: DictConfig) -> None:
-    """Refuse a config that names no model."""
-    require(
-        OmegaConf.select(config, "actor_rollout_ref.model.path") is not None or config.embedded_model is not None,
-        "actor_rollout_ref.model.path is not set: give a model's folder or hub id, or take model=tiny, which comes "
-        "with the recipe",
-    )
-
-
-def _parsed(config: DictConfig) -> None:
-    """Check what is parsed where it is used."""
-    shares = parse_games(config.games)
-    validated_games(config)
+def games(config: DictConfig) -> Iterator[str]:
+    """Raises ValueError for what is no game, template or rule."""
     cap = Rules.from_config(config.rules).turn_cap
-    for share in shares:
-        require(
-            cap is None or share.random_opening < cap,
-            f"games: {share.id} has random_opening={share.random_opening}: must be below rules.turn_cap={cap}, which "
-            "counts its moves, or games end before anybody is asked; lower one or raise the other",
-        )
-        require(
-            not share.random_opening or (share.style or config.prompt.style) == "state",
-            f"games: {share.id} has random_opening={share.random_opening}: prompt.style=dialogue would show random "
-            "moves as answers of the player's own; take prompt.style=state, or leave it out",
-        )
-        if share.random_opening:
-            try:
-                random_player.check_game(share.id)
-            except ValueError as error:
-                raise ConfigError(f"games: random_opening={share.random_opening}: {error}; leave it out") from error
     get_template(config.prompt.template)
-    check_style(config.prompt.style)
-
-
-def _sessions(config: DictConfig) -> None:
-    """Check that rows are games, if they are: in pairs of sessions, and made from the seed."""
-    if not plays_games(config):
-        return
-    responses = config.actor_rollout_ref.rollout.n
-    require(responses == 2, f"actor_rollout_ref.rollout.n={responses}: must be 2; one session for each player")
-    for split, instead in (("train", "games"), ("val", "validation.games")):
-        files = config.data[f"{split}_files"]
-        require(
-            files == split,
-            f"data.{split}_files={files}: cannot be set; rows are games, made from the seed; set {instead} instead, or "
-            "take task=questions",
-        )
-
-
-def _algorithm(config: DictConfig) -> None:
-    name = config.algorithm.adv_estimator
-    require(
-        name != "grpo",
-        "algorithm.adv_estimator=grpo: compares the two players of one game, whose outcomes R and -R have the mean 0; "
-        "take grpo_role, with data.games_per_start",
-    )
-    require(
-        name in ESTIMATORS or name in objectives(),
-        f"algorithm.adv_estimator={name!r}: unknown here; known: {', '.join(ESTIMATORS)}",
-    )
-    require(name != "gae" or config.critic.enable is not False, "critic.enable=false: gae needs a critic; take null")
-    size, same = config.data.train_batch_size, config.data.games_per_start
-    require(
-        config.batch_unit != "turns" or same == 1,
-        f"data.games_per_start={same}: batch_unit=turns ends a batch after any game, also within those of one start; "
-        "take batch_unit=games",
-    )
-    require(
-        size % same == 0,
-        f"data.games_per_start={same}: must be a whole number that divides data.train_batch_size={size}",
-    )
-    setting, compared = "data.games_per_start", "games from the same start"
-    if not plays_games(config):
-        setting, compared = "actor_rollout_ref.rollout.n", "responses to one question"
-    same = OmegaConf.select(config, setting)
-    require(
-        name != "grpo_role" or same > 1,
-        f"{setting}={same}: algorithm.adv_estimator=grpo_role compares {compared}; take 8",
-    )
-
-
-def _reference(config: DictConfig) -> None:
-    every, actor, ref = config.ref_update_freq, config.actor_rollout_ref.actor, config.actor_rollout_ref.ref
-    rate = config.ref_update_rate
-    require(
-        every is not None or rate == 1,
-        f"ref_update_rate={rate}: with ref_update_freq=null the reference policy never moves; set "
-        "ref_update_freq=1, or ref_update_rate=1",
-    )
-    if every is None:
-        return
-    require(
-        actor.use_kl_loss or config.algorithm.use_kl_in_reward,
-        f"ref_update_freq={every}: without KL there is no reference policy; set "
-        "actor_rollout_ref.actor.use_kl_loss=true or algorithm.use_kl_in_reward=true, or ref_update_freq=null",
-    )
-    for name, part in (("actor", actor), ("ref", ref)):
-        require(
-            part.strategy == "fsdp2",
-            f"actor_rollout_ref.{name}.strategy={part.strategy}: ref_update_freq={every} copies the shards of fsdp2; "
-            "take fsdp2, or ref_update_freq=null",
-        )
-    require(
-        actor.fsdp_config.fsdp_size == ref.fsdp_config.fsdp_size,
-        f"actor_rollout_ref.ref.fsdp_config.fsdp_size={ref.fsdp_config.fsdp_size}: must be the actor's, "
-        f"{actor.fsdp_config.fsdp_size}, with ref_update_freq={every}",
-    )
-    lora, dtype = int(config.actor_rollout_ref.model.lora_rank or 0) > 0, ref.fsdp_config.model_dtype
-    require(
-        rate == 1 or lora or str(dtype) in ("fp32", "float32", "32"),
-        f"actor_rollout_ref.ref.fsdp_config.model_dtype={written(dtype)}: with ref_update_rate={rate} the reference "
-        "policy would stand still, because its steps are rounded away; take fp32",
-    )
-
-
-def _batch(config: DictConfig) -> None:
-    size, ranks = config.data.train_batch_size, config.trainer.n_gpus_per_node * config.trainer.nnodes
-    each = config.actor_rollout_ref.rollout.n
-    fitting = next(more for more in count(size) if each * more % ranks == 0)
-    require(
-        size == fitting,
-        f"data.train_batch_size={size}: with {each} sessions each there are {each * size}, which {ranks} ranks "
-        f"(trainer.n_gpus_per_node x trainer.nnodes) do not divide; take {fitting}",
-    )
-    mini_batches = config.num_mini_batches
-    require(mini_batches <= size, f"num_mini_batches={mini_batches}: must be from 1 to data.train_batch_size={size}")
-
-
-def _engine(config: DictConfig) -> None:
-    """Check that engines of several devices divide them, which verl's workers find out when all models are loaded."""
-    rollout = config.actor_rollout_ref.rollout
-    devices, each = engine_devices(config)
-    require(
-        devices % each == 0,
-        f"actor_rollout_ref.rollout.tensor_model_parallel_size={rollout.tensor_model_parallel_size}: an engine takes "
-        f"{each} of the {devices} devices, which it does not divide; take {math.gcd(devices, each)}, or another number "
-        "of devices",
-    )
-
-
-def _lengths(config: DictConfig) -> None:
-    prompt, response = config.data.max_prompt_length, config.data.max_response_length
-    rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
-    window = rollout.max_model_len
-    for name in ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref", "critic"):
-        part = OmegaConf.select(config, name)
-        packed = actor.use_dynamic_bsz or (name == "critic" and has_critic(config))  # a critic's always are
-        for key in (key for key in part if key.endswith("max_token_len_per_gpu") and packed):
-            require(
-                prompt + response <= part[key] * actor.ulysses_sequence_parallel_size,
-                f"{name}.{key}={part[key]}: a turn may have data.max_prompt_length={prompt} + "
-                f"data.max_response_length={response} tokens, and goes through the model whole; raise it, or lower one",
+    for share in (*parse_games(config.games), *validated_games(config)):
+        if share.random_opening:
+            random_player.check_game(share.id)
+        if share.random_opening and (share.style or config.prompt.style) != "state":
+            yield (
+                f"games: {share.id}: random_opening={share.random_opening}: prompt.style=dialogue would show random "
+                "moves as answers of the player's own; take prompt.style=state"
             )
-    require(
-        prompt + response <= window,
-        f"data.max_prompt_length={prompt} + data.max_response_length={response} is more than "
-        f"actor_rollout_ref.rollout.max_model_len={window}: lower one of them or raise that",
-    )
-    require(
-        rollout.enable_chunked_prefill or window <= rollout.max_num_batched_tokens,
-        f"actor_rollout_ref.rollout.max_num_batched_tokens={rollout.max_num_batched_tokens}: must be at least "
-        f"actor_rollout_ref.rollout.max_model_len={window} where prompts are not taken in parts "
-        "(enable_chunked_prefill=false)",
-    )
+        if cap is not None and share.random_opening >= cap:
+            yield (
+                f"games: {share.id}: random_opening={share.random_opening}: games would end at rules.turn_cap={cap} "
+                "before anybody is asked"
+            )
+    responses = config.actor_rollout_ref.rollout.n
+    if plays_games(config) and responses != 2:
+        yield f"actor_rollout_ref.rollout.n={responses}: must be 2 where games are played, one for each player"
+    for split in ("train", "val") if plays_games(config) else ():
+        if (files := config.data[f"{split}_files"]) != split:
+            yield f"data.{split}_files={files}: games are made from the seed, as games names them; leave it out"
 
 
-PARTS = (_parsed, _sessions, _batch, _engine, _algorithm, _reference, _lengths)
+def advantages(config: DictConfig) -> Iterator[str]:
+    """What turns are compared with."""
+    name, data = config.algorithm.adv_estimator, config.data
+    if name == "grpo":
+        yield (
+            "algorithm.adv_estimator=grpo: compares the two players of one game, whose outcomes R and -R have the mean "
+            "0; take grpo_role, with data.games_per_start"
+        )
+    elif name not in (*ESTIMATORS, *objectives()):
+        yield f"algorithm.adv_estimator={name}: knows nothing of games; known: {', '.join(ESTIMATORS)}"
+    setting = "data.games_per_start" if plays_games(config) else "actor_rollout_ref.rollout.n"
+    if name == "grpo_role" and (same := OmegaConf.select(config, setting)) == 1:
+        yield f"{setting}={same}: algorithm.adv_estimator=grpo_role compares games from the same start; take 8"
+    if data.train_batch_size % data.games_per_start:
+        yield (
+            f"data.games_per_start={data.games_per_start}: must divide data.train_batch_size={data.train_batch_size}, "
+            "or games of one start are compared with fewer others"
+        )
+    if config.batch_unit == "turns" and data.games_per_start > 1:
+        yield f"data.games_per_start={data.games_per_start}: a batch of turns may end within the games of one start"
+    correction = config.algorithm.rollout_correction
+    for setting in ("rollout_is", "rollout_rs"):
+        if correction.bypass_mode and correction[setting] is not None:
+            yield (
+                f"algorithm.rollout_correction.{setting}={correction[setting]}: does nothing with bypass_mode=true, "
+                "which has no log-probabilities of the trainer's own"
+            )
+    for setting, why in _OTHERS.items():
+        if OmegaConf.select(config, setting):
+            yield f"{setting}=true: {why}"
+
+
+def reference(config: DictConfig) -> Iterator[str]:
+    """The reference policy that moves."""
+    every, rate, parts = config.ref_update_freq, config.ref_update_rate, config.actor_rollout_ref
+    actor, ref = parts.actor, parts.ref
+    if every is None:
+        if rate != 1:
+            yield f"ref_update_rate={rate}: with ref_update_freq=null the reference policy never moves"
+        return
+    if not (actor.use_kl_loss or config.algorithm.use_kl_in_reward):
+        yield (
+            f"ref_update_freq={every}: without KL there is no reference policy; take "
+            "actor_rollout_ref.actor.use_kl_loss=true"
+        )
+    if {actor.strategy, ref.strategy} != {"fsdp2"} or actor.fsdp_config.fsdp_size != ref.fsdp_config.fsdp_size:
+        yield f"ref_update_freq={every}: copies shards of fsdp2, of which actor and reference must have as many"
+    lora, dtype = int(parts.model.lora_rank or 0) > 0, str(ref.fsdp_config.model_dtype)
+    if rate != 1 and not lora and dtype not in ("fp32", "float32", "32"):
+        yield (
+            f"actor_rollout_ref.ref.fsdp_config.model_dtype={dtype}: with ref_update_rate={rate} the reference policy "
+            "would stand still, because its steps are rounded away; take fp32"
+        )
+    if every is not None and config.trainer.v1.trainer_mode == "separate_async" and not lora:
+        yield (
+            f"ref_update_freq={every}: with trainer.v1.trainer_mode=separate_async the reference policy is a worker of "
+            "its own, which has not the actor's weights; take colocate_async"
+        )
+
+
+def lengths(config: DictConfig) -> Iterator[str]:
+    """A turn goes through the model and the engine whole, or it would be cut without a word."""
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    actor, window = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout.max_model_len
+    room = actor.ppo_max_token_len_per_gpu * actor.ulysses_sequence_parallel_size
+    for setting, limit in (
+        ("rollout.max_model_len", window),
+        ("actor.ppo_max_token_len_per_gpu", room if actor.use_dynamic_bsz else math.inf),
+    ):
+        if longest > limit:
+            yield (
+                f"actor_rollout_ref.{setting}={limit}: a turn may have data.max_prompt_length + "
+                f"data.max_response_length={longest} tokens; raise it, or lower one of them"
+            )
+
+
+def attention(config: DictConfig) -> Iterator[str]:
+    """Attention that would look at padding, or at a part of a turn."""
+    parts = config.actor_rollout_ref
+    asked, key = parts.model.override_config.get("attn_implementation", FLASH), "ulysses_sequence_parallel_size"
+    if asked == PACKED and not parts.model.use_remove_padding:
+        yield (
+            f"actor_rollout_ref.model.override_config.attn_implementation={PACKED}: computes packed rows, and would "
+            "look at padding; take sdpa with use_remove_padding=false"
+        )
+    if asked != FLASH and max(parts.actor[key], parts.actor.fsdp_config[key]) > 1:
+        yield f"actor_rollout_ref.actor.{key}: with {asked} tokens on different GPUs would not see each other; take 1"
+
+
+def asynchronous(config: DictConfig) -> Iterator[str]:
+    """What the asynchronous modes need."""
+    mode, settings = config.trainer.v1.trainer_mode, config.asynchronous
+    if mode == "sync":
+        return
+    ahead, most = math.ceil(config.trainer.v1[mode].num_warmup_batches), settings.max_staleness
+    if settings.on_stale == "wait" and most is not None and most < ahead:
+        yield (
+            f"asynchronous.max_staleness={most}: games of trainer.v1.{mode}.num_warmup_batches={ahead} batches are "
+            f"played ahead, and with on_stale=wait each is trained; take {ahead} or more"
+        )
+    if mode == "separate_async" and has_adapter(config):
+        yield (
+            f"trainer.v1.trainer_mode={mode}: verl sends whole weights, and would leave the adapter behind; take "
+            "actor_rollout_ref.model.lora.merge=true, or colocate_async"
+        )
+    if mode == "separate_async" and config.opponent_engine.devices != "own" and models_served(config):
+        yield (
+            f"opponent_engine.devices={config.opponent_engine.devices}: with {mode} the learner's devices are never "
+            "free for opponents that the run serves; take own, or colocate_async"
+        )
+
+
+def pattern(config: DictConfig) -> Iterator[str]:
+    """vLLM finds no past selves there, and says so when the first is to play."""
+    if config.fsp.enabled and "[" in config.run_dir:
+        yield f"run_dir={config.run_dir}: vLLM takes [ in a path for a pattern; take another folder"
+
+
+def has_critic(config: DictConfig) -> bool:
+    """The same as verl's ``need_critic``, which cannot be imported yet."""
+    enabled = config.critic.enable
+    return bool(enabled) if enabled is not None else config.algorithm.adv_estimator == "gae"
+
+
+def check_late(config: DictConfig) -> None:
+    """Ask verl, which is imported by now, for what it would refuse, by any error, only in a worker or after games."""
+    import torch
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.workers.config.optimizer import build_optimizer
+
+    parts: Any = config.actor_rollout_ref
+    omega_conf_to_dataclass(parts.rollout)
+    omega_conf_to_dataclass(parts.actor)
+    build_optimizer([torch.nn.Parameter(torch.zeros(1))], omega_conf_to_dataclass(parts.actor.optim))
+
+
+PARTS = (games, advantages, reference, lengths, attention, asynchronous, pattern)

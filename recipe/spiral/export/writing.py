@@ -168,7 +168,7 @@ def _same(loaded: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tenso
 def _card(source: Source, what: str, is_adapter: bool) -> str:
     """The model card: where the model comes from, without paths of this machine."""
     path = source.setting("actor_rollout_ref.model.path")
-    base = source.hub_id() or source.setting("embedded_model") or Path(str(path)).name
+    base = source.hub_id() or Path(str(path)).name
     library, load = "transformers", 'AutoModelForCausalLM.from_pretrained("FOLDER")'
     if is_adapter:
         library, load = "peft", 'PeftModel.from_pretrained(base_model, "FOLDER")'

@@ -31,7 +31,6 @@ class Extension(extensions.Extension):
             sys.exit(dry_run(config))
         check_trackers(config.trainer)
         _ask_endpoints(config)
-        _provide_model(config)
         check_memory(config)
 
     def opponents(self) -> Mapping[str, Kind]:
@@ -54,19 +53,6 @@ class Extension(extensions.Extension):
 
 def _asks_exact(config: Any) -> bool:
     return any(wanted != [] for wanted in (config.validation.exploitability, config.validation.optimality))
-
-
-def _provide_model(config: Any) -> None:
-    """Fill in the path of an embedded model, which is made now if it is neither shipped nor in the cache."""
-    if config.actor_rollout_ref.model.path is not None:
-        return
-    from ..processes.starting import model_of_resumed
-    from .models import of_config
-
-    try:
-        config.actor_rollout_ref.model.path = str(model_of_resumed(config) or of_config(config))
-    except (ValueError, RuntimeError, ImportError, OSError) as error:
-        raise ValueError(f"embedded_model={config.embedded_model}: {error}") from error
 
 
 def _ask_endpoints(config: Any) -> None:

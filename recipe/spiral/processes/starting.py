@@ -18,7 +18,6 @@ from ..storage.checkpoints import (
     EARLIER,
     POOL,
     TRACKER,
-    config_file,
     config_of,
     is_of,
     latest,
@@ -28,7 +27,7 @@ from ..storage.checkpoints import (
 )
 from ..storage.metrics_file import METRICS, read_metrics
 from ..storage.record_writer import RecordWriter
-from ..storage.run_config import CHANGES, load_config
+from ..storage.run_config import CHANGES
 from .launch import TRACKERS, only_one
 from .run_log import LOG
 
@@ -128,19 +127,3 @@ def keep_date(config: DictConfig, tokenizer: Tokenizer) -> None:
     first = None if before is None else OmegaConf.select(before, f"data.apply_chat_template_kwargs.{DATE}")
     with open_dict(kwargs):
         kwargs[DATE] = first or date.today().strftime(DATE_FORM)
-
-
-def model_of_resumed(config: DictConfig) -> Path | None:
-    """The folder of the embedded model that a run began with, if the run is resumed and the folder is still there.
-
-    A resumed run needs it as its KL reference, as the base of LoRA and as the pool's first member. Another version of
-    this recipe, or another machine, may provide another model by the same name. Raises ValueError: the config that the
-    run's folder keeps is damaged.
-    """
-    checkpoint = resumed_from(config)
-    if checkpoint is None or not (file := config_file(run_before(config, checkpoint))).is_file():
-        return None
-    before = load_config(file)
-    path = OmegaConf.select(before, "actor_rollout_ref.model.path")
-    same = OmegaConf.select(before, "embedded_model") == config.embedded_model
-    return Path(path) if same and isinstance(path, str) and Path(path).is_dir() else None

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from .checkpoints import EARLIER, POOL, TRACKER, BrokenCheckpoint, latest, name_latest, shard_file, steps
 from .disk import flush
-from .manifest import read_manifest, write_manifest
+from .manifest import Entries, read_manifest, write_manifest
 
 #: How the names of folders begin that are no checkpoints: those that are written, and those that are removed.
 UNFINISHED = "unfinished-"
@@ -120,7 +120,7 @@ class CheckpointFolder:
 def seal(folder: Path) -> None:
     """Write the manifest of a checkpoint that is complete, and wait until all of it is on the disk. The pool's members
     have manifests, whose digests count: they were read when they were written."""
-    known = {}
+    known: Entries = {}
     for member in folder.glob(f"{POOL}/*"):
         entries = read_manifest(member) or {}
         known |= {f"{POOL}/{member.name}/{name}": entry for name, entry in entries.items()}

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from recipe.spiral.lab.models import warm_start
 from recipe.spiral.lab.models.read_back import random_play
-from recipe.spiral.lab.models.warm_start import Criteria, Positions, Schedule
+from recipe.spiral.lab.models.warm_start import Positions, Schedule
 
 
 def test_a_rounds_learning_rate_goes_up_stays_and_ends_near_zero() -> None:
@@ -31,7 +31,7 @@ def test_further_rounds_learn_at_a_fraction_of_the_first_rounds_rate(monkeypatch
     train = {"KuhnPoker": Positions(random_play("KuhnPoker", 1, 0), [])}
     reader: Any = SimpleNamespace(model=None)
 
-    figures = warm_start.warm_up(reader, train, [], schedule, Criteria(), 0, tqdm(disable=True))
+    figures = warm_start.warm_up(reader, train, [], schedule, 0, tqdm(disable=True))
 
     rounds = [factors[:40], factors[40:60], factors[60:]]
     assert [len(each) for each in rounds] == [40, 20, 20]

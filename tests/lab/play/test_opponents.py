@@ -28,7 +28,7 @@ def wish(tmp_path: Path) -> Wish:
 
 @pytest.fixture(scope="module")
 def tiny() -> Path:
-    return embedded("tiny", ["TicTacToe", "KuhnPoker"], "chat")
+    return embedded("tiny", ["TicTacToe", "KuhnPoker"])
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ USUAL = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "max_tokens": 16}
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    return embedded("tiny", ["TicTacToe", "KuhnPoker"], "chat")
+    return embedded("tiny", ["TicTacToe", "KuhnPoker"])
 
 
 @pytest.fixture(scope="module")

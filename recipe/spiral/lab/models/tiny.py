@@ -1,4 +1,4 @@
-"""A tiny language model for chosen games: a Qwen3 of a million parameters, shipped or made on this machine.
+"""A tiny language model for chosen games: a Qwen3 of a million parameters.
 
 It is a Hugging Face folder like any other (config, safetensors, fast tokenizer with chat template). It answers in the
 right form, reads its prompt, and plays at random: the start of self-play, not its result. What was measured of it is
@@ -7,39 +7,27 @@ in the folder, in ``warm_start.json``.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...games import make, resolve
 from ...players.prompts import boxed, get_template
 from ...players.seeds import derive_seed
-from ...storage.cache import cache_dir
-from . import MADE_FOR
-from .provided import is_intact, provide
 from .read_back import Position, hold_out, made_up, questions, random_play
+from .reader import Reader
 from .tokenizer import prompt_texts
 from .tokenizer import train as train_tokenizer
-from .warm_start import Criteria, NotGoodEnough, Positions, Schedule, warm_up
+from .warm_start import NotGoodEnough, Positions, Schedule, warm_up
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-logger = logging.getLogger(__name__)
-#: Part of the cache's key: to be raised when the same texts and sizes give other models.
-VERSION = 2
-DEFAULT_GAMES = MADE_FOR["tiny"]
-#: The model that comes with the recipe lies here, under the name that it has in the cache.
-SHIPPED = Path(__file__).parents[2] / "shipped"
-FIGURES = "warm_start.json"
+TEMPLATE = "chat"
 #: Size of each attention head: the smallest that vLLM's attention takes on every device.
 HEAD_DIM = 32
 #: Standard deviation of new weights. Qwen's 0.02 is for wide models; with it, a model of this width learns to look up
@@ -47,8 +35,8 @@ HEAD_DIM = 32
 INITIAL_STD = 0.08
 #: The longest prompt with its response, in tokens.
 POSITIONS = 1024
-#: Games of random play for the tokenizer and the cache's key, and for the positions to learn from; positions held out
-#: of each game, at most; made-up positions.
+#: Games of random play for the tokenizer, and for the positions to learn from; positions held out of each game, at
+#: most; made-up positions.
 TEXT_GAMES, POSITION_GAMES, HELD_OUT, MADE_UP = 200, 3000, 100, 2000
 
 
@@ -57,141 +45,50 @@ class Spec:
     """All that decides what a tiny model is.
 
     Attributes:
-        games: ids of the games that it is made for; order and aliases make no difference.
+        games: ids of the games that it is made for.
         seed: decides weights and examples.
         hidden_size: a multiple of 32; there is a head for every 32.
         lines: whether it is asked about TicTacToe's lines as well (``read_back.line_questions``).
     """
 
-    games: tuple[str, ...] = DEFAULT_GAMES
-    template: str = "chat"
+    games: tuple[str, ...]
     seed: int = 0
     hidden_size: int = 128
     layers: int = 4
     lines: bool = False
     schedule: Schedule = field(default_factory=Schedule)
-    criteria: Criteria = field(default_factory=Criteria)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "games", tuple(sorted({resolve(game) for game in self.games})))
-        if not self.games:
-            raise ValueError("games=(): name at least one game")
-        for game in (make(game_id, 0) for game_id in self.games):
+    @classmethod
+    def of(cls, games: Sequence[str], seed: int = 0, lines: bool = False) -> Spec:
+        """The usual sizes, and as long a warm start as so many games need. Raises ValueError: an unknown game, or one
+        without questions."""
+        known = tuple(sorted({resolve(game) for game in games}))
+        for game in (make(game_id, 0) for game_id in known):
             questions(game, game.current_player)  # raises NoQuestions
-        get_template(self.template)
-        if self.lines and "TicTacToe" not in self.games:
-            raise ValueError(
-                f"asked about TicTacToe's lines: the games must have TicTacToe, not only {', '.join(self.games)}"
-            )
-        if self.hidden_size < HEAD_DIM or self.hidden_size % HEAD_DIM:
-            raise ValueError(f"hidden_size={self.hidden_size}: must be a multiple of {HEAD_DIM}")
-        if self.layers < 1:
-            raise ValueError(f"layers={self.layers}: must be at least 1")
+        return cls(known, seed, lines=lines, schedule=Schedule.of(len(known), lines))
 
-    @cached_property
     def texts(self) -> list[str]:
         """Everything that the model will read and write, for the tokenizer, without special tokens."""
-        template = get_template(self.template)
         texts = set()
         for position in (seen for game in self.games for seen in random_play(game, TEXT_GAMES, 0, self.lines)):
             asked = [question.about(position.observation) for question in position.questions]
             for observation in (position.observation, *asked):
-                texts.update(prompt_texts(template, observation))
+                texts.update(prompt_texts(get_template(TEMPLATE), observation))
             answers = [question.answer for question in position.questions]
             texts.update(boxed(answer) for answer in (*position.legal, *answers))
         return sorted(texts)
 
-    @cached_property
-    def name(self) -> str:
-        """The folder's name. It has a hash of everything here: another text or setting is another model."""
-        prompt = {**asdict(get_template(self.template)), "begin": ""}  # as it was when templates had one
-        if not prompt["examples"]:
-            del prompt["examples"]  # as it was before there were any
-        whole = {"version": VERSION, **asdict(self), "prompt": prompt, "texts": self.texts}
-        if not self.lines:
-            del whole["lines"]  # likewise
-        return f"tiny-{hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]}"
 
-
-def ensure(
-    games: Sequence[str] | None = None,
-    template: str = "chat",
-    *,
-    lines: bool = False,
-    schedule: Schedule | None = None,
-    cache: str | Path | None = None,
-    force: bool = False,
-    accept: bool = False,
-    progress: bool = True,
-    **settings: Any,
-) -> Path:
-    """The folder of a tiny model. One that is neither shipped nor in the cache is made now, in some minutes.
-
-    Args:
-        games: ids of the games that it will play; None: the usual ones (``MADE_FOR``).
-        settings: of ``Spec``: seed, hidden_size, layers and criteria.
-        schedule: of the warm start; None: as long as so many games need.
-        accept: take the model even if it does not meet the criteria (its ``warm_start.json`` says which). It is kept
-            apart, and never taken for a model that meets them.
-
-    Raises:
-        ValueError: an unknown game or template, a game without questions, or a wrong size.
-        NotGoodEnough: the criteria are not met after the last round.
-    """
-    spec = _spec(games, template, lines, schedule, **settings)
-    if not force and (folder := shipped(spec)) is not None:
-        return folder
-    folder = cache_dir(cache) / f"{spec.name}{'-accepted' * accept}"
-    return provide(folder, lambda new: build(spec, new, accept, progress), force)
-
-
-def there(games: Sequence[str], template: str, lines: bool = False) -> Path | None:
-    """The folder that ``ensure`` would give, if nothing need be made for it."""
-    spec = _spec(games, template, lines)
-    folder = shipped(spec) or cache_dir() / spec.name
-    return folder if is_intact(folder) else None
-
-
-def _spec(
-    games: Sequence[str] | None, template: str, lines: bool, schedule: Schedule | None = None, **settings: Any
-) -> Spec:
-    games = MADE_FOR["tiny_lines" if lines else "tiny"] if games is None else games
-    schedule = schedule or Schedule.of(len({resolve(game) for game in games}), lines)
-    return Spec(tuple(games), template, lines=lines, schedule=schedule, **settings)
-
-
-def shipped(spec: Spec) -> Path | None:
-    """The folder of the shipped model; None: it is not what ``spec`` says, was left out, or is damaged. It is made for
-    the default games, and serves for a part of them as well."""
-    if not set(spec.games) <= set(DEFAULT_GAMES):
-        return None
-    folder = SHIPPED / replace(spec, games=DEFAULT_GAMES).name
-    if folder.is_dir() and not is_intact(folder):
-        logger.warning("%s, which came with the recipe, is damaged: a model is made here instead", folder)
-        return None
-    return folder if folder.is_dir() else None
-
-
-def build(spec: Spec, folder: Path, accept: bool = False, progress: bool = True) -> None:
-    """Make the model and write it into an empty folder. Raises NotGoodEnough: the criteria are not met, and ``accept``
-    is False; nothing is written."""
+def make_tiny(spec: Spec, folder: Path, check: bool = True) -> None:
+    """Make the model and write it into a new folder. Raises NotGoodEnough: it reads or answers too badly, unless that
+    is not to be checked; FileExistsError: the folder is there."""
     from tqdm import tqdm
-    from transformers.utils import logging as transformers_logging
 
-    from .measure import Reader
-
-    if progress:
-        minutes = max(1, round(spec.schedule.steps * spec.schedule.questions / 900))
-        print(
-            f"making a tiny language model for {', '.join(spec.games)} (once; {minutes} min or more on one core)",
-            file=sys.stderr,
-            flush=True,
-        )
-    started = time.monotonic()
+    folder.mkdir(parents=True)
     with _own_randomness(derive_seed(spec.seed, "weights")):
-        tokenizer = train_tokenizer(spec.texts, max_length=POSITIONS)
+        tokenizer = train_tokenizer(spec.texts(), max_length=POSITIONS)
         model = new_model(spec, tokenizer)
-        reader = Reader(model, tokenizer, get_template(spec.template))
+        reader = Reader(model, tokenizer, get_template(TEMPLATE))
         train: dict[str, Positions] = {}
         held_out: list[Position] = []
         for game in spec.games:
@@ -199,30 +96,15 @@ def build(spec: Spec, folder: Path, accept: bool = False, progress: bool = True)
             train[game] = Positions(played, made_up(game, MADE_UP, spec.seed, without=kept))
             held_out += kept
         interval = 0.2 if sys.stderr.isatty() else 10  # seconds between two states of the bar
-        with tqdm(total=spec.schedule.steps, disable=not progress, unit="step", mininterval=interval) as bar:
-            figures = warm_up(reader, train, held_out, spec.schedule, spec.criteria, spec.seed, bar)
-    if figures["missed"] and not accept:
-        raise NotGoodEnough(
-            f"the tiny model is not good enough after {figures['steps']} steps: {'; '.join(figures['missed'])}. "
-            "Try another seed, more rounds or a larger hidden_size, or accept it as it is"
-        )
-    lengths = {
-        game: [len(reader.prompt(seen.observation)) for seen in [*train[game].played, *held_out] if seen.game == game]
-        for game in spec.games
-    }
-    figures = {
-        "spec": asdict(spec),
-        "parameters": model.num_parameters(),
-        "vocabulary": len(tokenizer),
-        "prompt_tokens": {game: [min(tokens), max(tokens)] for game, tokens in lengths.items()},
-        "seconds": round(time.monotonic() - started, 1),
-        **figures,
-    }
-    transformers_logging.disable_progress_bar()  # saving takes no time
+        with tqdm(total=spec.schedule.steps, unit="step", mininterval=interval) as bar:
+            figures = warm_up(reader, train, held_out, spec.schedule, spec.seed, bar)
+    if check and figures["missed"]:
+        folder.rmdir()
+        raise NotGoodEnough(f"the tiny model is not good enough: {'; '.join(figures['missed'])}. Try another --seed")
     model.save_pretrained(folder)
-    transformers_logging.enable_progress_bar()
     tokenizer.save_pretrained(folder)
-    (folder / FIGURES).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    figures = {"spec": asdict(spec), "parameters": model.num_parameters(), **figures}
+    (folder / "warm_start.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 def new_model(spec: Spec, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:

@@ -18,7 +18,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.singleton import Singleton
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from ...checks import check_model
@@ -27,9 +27,7 @@ from ...checks.resumption import finished, followed
 from ...checks.settle import settle
 from ...opponents.model_files import is_hub_id
 from ...processes.composing import RECIPE
-from ...processes.starting import model_of_resumed
 from ...processes.terminal import fail, visible
-from ..models import of_config as embedded_of
 from . import memory
 
 #: Config groups in which a command line chooses one file; and settings that say where, and that a run is planned.
@@ -99,13 +97,6 @@ def _of_model(config: DictConfig) -> Iterator[str]:
     from transformers import AutoConfig
 
     model = config.actor_rollout_ref.model
-    if model.path is None:
-        folder = model_of_resumed(config) or embedded_of(config, make=False)
-        if folder is None:
-            yield f"memory: not known before {config.embedded_model} is made, at the start of the run"
-            return
-        with open_dict(config):
-            model.path = str(folder)
     try:
         # the hub's library asks five times, for half a minute
         here = not is_hub_id(model.path) or not _reaches_hub()

@@ -53,7 +53,7 @@ def test_a_model_and_an_adapter_are_found_out(tmp_path: Path) -> None:
 def test_an_embedded_model_has_its_config_groups_prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = model(tmp_path / "model")
     made: list[str] = []
-    monkeypatch.setattr(entries, "embedded", lambda name, games, template: made.append(template) or folder)
+    monkeypatch.setattr(entries, "embedded", lambda name: made.append(name) or folder)
     group = config(tmp_path, model="smollm2_135m")
     smollm2 = one("smollm2_135m", tmp_path)
     assert smollm2.template == group.prompt.template == "chat_examples"
@@ -61,7 +61,7 @@ def test_an_embedded_model_has_its_config_groups_prompts(tmp_path: Path, monkeyp
     assert one("smollm2_135m", tmp_path, prompts=Prompts("octothinker")).template == "octothinker"
     assert one({"kind": "smollm2_135m", "template": "qwen3"}, tmp_path).template == "qwen3"
     assert {one(name, tmp_path).lengths for name in ("tiny", "tiny_lines")} == {(480, 16)}
-    assert made == ["chat_examples", "octothinker", "qwen3", "chat", "chat"]
+    assert made == ["smollm2_135m"] * 3 + ["tiny", "tiny_lines"]
     assert {one(name, tmp_path).template for name in EMBEDDED} == {"chat", "chat_examples"}
 
 

@@ -17,7 +17,7 @@ from ....opponents.model_files import is_hub_id
 from ....players.prompts import check_style, get_template
 from ....processes.masking import without_secrets
 from ....processes.terminal import visible
-from ...models import EMBEDDED, MADE_FOR, embedded
+from ...models import EMBEDDED, embedded
 from ...opponents import more_kinds
 from ...opponents.api.endpoint_settings import OF_ASKING
 from ...opponents.elsewhere import form_of, members_of
@@ -45,7 +45,7 @@ _KEYS = {
     "run": _PROMPT | {"path", "base", "step", "start", "interval", "size"},
     "model": _PROMPT | {"path"},
     "adapter": _PROMPT | {"path", "base"},
-    **{kind: _PROMPT | {"made_for"} for kind in EMBEDDED},
+    **{kind: _PROMPT for kind in EMBEDDED},
 }
 
 
@@ -102,10 +102,8 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     if (style := settings.get("style")) is not None:
         check_style(style, "style")
     if kind in EMBEDDED:
-        made_for = settings.get("made_for") or MADE_FOR.get(kind, ())
         run = run_of_embedded(kind)
-        prompt, _ = prompts.of(settings, run)
-        folder = embedded(kind, games=list(made_for), template=prompt["template"]).resolve()
+        folder = embedded(kind).resolve()
         policies = [_policy(name or kind, folder, None, settings, prompts, run, {})]
     else:
         policies = _with_weights(kind, name, settings, cache, setting, prompts)
