@@ -37,10 +37,10 @@ def check_folder(config: DictConfig) -> None:
     """Refuse a path that leads to no model, in which transformers would see a hub's id or an unknown form."""
     path = config.actor_rollout_ref.model.path
     require(
-        path is not None or config.embedded_model is not None,
+        path is not None,
         f"{_MODEL}.path is not set: give a model's folder or hub id, or take model=tiny, which comes with the recipe",
     )
-    if path is not None and not is_hub_id(path):
+    if not is_hub_id(path):
         require(os.path.isfile(os.path.join(path, "config.json")), f"{_MODEL}.path={path}: no model is there")
 
 
