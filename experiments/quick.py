@@ -33,7 +33,6 @@ from recipe.spiral.lab.evaluation.exploitability.information_sets import ENUMERA
 from recipe.spiral.lab.evaluation.exploitability.live_metrics import exploitability_metrics, optimal
 from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable, read_scores
 from recipe.spiral.lab.models.forest import Scored, probabilities
-from recipe.spiral.main_spiral import provide_model
 from recipe.spiral.match import Rules, play, random_opening
 from recipe.spiral.players.policy import PolicyPlayer
 from recipe.spiral.players.prompts import encoder
@@ -97,7 +96,6 @@ class QuickRun:
 
     def __init__(self, config: DictConfig) -> None:
         check(config)
-        provide_model(config)
         self.config, path = config, config.actor_rollout_ref.model.path
         self.shares = parse_games(config.games)
         self.game = self.shares[0].id

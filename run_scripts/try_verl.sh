@@ -6,7 +6,7 @@ usage() {
     cat <<'HELP'
 usage: run_scripts/try_verl.sh PATH [PYTEST ARGUMENT ...]
 
-Runs the contract tests (docs/verl.md) on a source tree of verl, and prints what moved there: names that are gone, and each
+Runs the contract tests (docs/architecture.md) on a source tree of verl, and prints what moved there: names that are gone, and each
 contract that no longer holds. All else is .venv's. The exit status is pytest's: 1 where something moved.
   PATH   a checkout of verl: the folder that has the package `verl` in it
 HELP

@@ -17,8 +17,10 @@ from recipe.spiral import main_spiral
 from recipe.spiral.trainer import SpiralTrainer
 from recipe.spiral.training.step import Step
 from tests.fake_queue import FakeQueue
+from tests.made_configs import config as made_config
 
-CONFIG = OmegaConf.load(Path(main_spiral.__file__).parent / "config/spiral_trainer.yaml")
+#: What lab adds to the config.
+CONFIG = OmegaConf.load(Path(main_spiral.__file__).parent / "lab/config/extension/lab.yaml")
 
 
 class Verl(PPOTrainer):
@@ -74,38 +76,12 @@ def trainer(
     for unused in ("SkipManager", "ValidationGenerationsLogger", "DapoFilteredRewardTableLogger"):
         monkeypatch.setattr(f"verl.trainer.ppo.v1.trainer_base.{unused}", _Anything())
     monkeypatch.setattr(SpiralTrainer, "_validate", verl._validate)
-    config = OmegaConf.create(
-        {
-            "seed": 0,
-            "run_dir": str(run_dir),
-            "records": CONFIG.records,
-            "guard": CONFIG.guard,
-            "checkpoint": CONFIG.checkpoint,
-            **{name: CONFIG[name] for name in ("batch_unit", "num_mini_batches", "ref_update_freq", "max_void_steps")},
-            **{name: CONFIG[name] for name in ("games", "rules", "fsp", "opponents", "asynchronous")},
-            "actor_rollout_ref": {
-                "model": {"path": "model", "lora_rank": 0},
-                "rollout": {"agent": {"num_workers": 1}},
-                "actor": {"use_dynamic_bsz": True, "policy_loss": {"loss_mode": "vanilla"}},
-                "ref": {"log_prob_use_dynamic_bsz": True},
-            },
-            "algorithm": CONFIG.algorithm,
-            "data": {"train_batch_size": 4, "games_per_start": 1, "responses": 2},
-            "transfer_queue": {"backend": {"storage_backend": "SimpleStorage"}},
-            "trainer": {
-                **CONFIG.trainer,
-                "logger": [],
-                "total_epochs": 1,
-                "val_before_train": False,
-                "default_local_dir": str(run_dir / "checkpoints"),
-                "resume_from_path": None,
-                "n_gpus_per_node": 1,
-                "nnodes": 1,
-            },
-            "global_profiler": {"steps": None},
-        }
+    config = made_config(
+        run_dir,
+        *(f"run_dir={run_dir}", "trainer.logger=[]", "trainer.total_epochs=1", "trainer.val_before_train=false"),
+        *("data.train_batch_size=4", "actor_rollout_ref.rollout.agent.num_workers=1"),
+        *("actor_rollout_ref.model.path=model", "global_profiler.steps=null", *overrides),
     )
-    config = OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides)))
     made = type("Trainer", (SpiralTrainer, verl), {})(config)
     made.logger = SimpleNamespace(logger={})
     made.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": [0]})

@@ -110,6 +110,7 @@ def session(
             "rules": {"illegal_rewards": [-1.5, 0.5], "truncated": "illegal", "turn_cap": None},
             "prompt": {"template": "chat", "style": "state"},
             "opponents": [],
+            "run_dir": None,
             "games": [{"id": "TicTacToe", "random_opening": opening}],
             "branching": dict(zip(("states", "continuations"), branching, strict=True)),
             "draw_retry": {"enabled": False, "max_retries": 5, **(draws or {})},

@@ -12,10 +12,12 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.spiral import main_spiral
 from recipe.spiral.checks.settle import settle
 from recipe.spiral.lab.models import embedded
 
-RECIPE = Path(__file__).resolve().parents[2] / "recipe" / "spiral"
+#: The keys of the config come with the program.
+RECIPE = Path(main_spiral.__file__).parent
 #: The recipe's names for the devices.
 HARDWARE = {"cuda": "gpu", "cpu": "cpu"}
 #: Of a GPU for an engine of the tiny model: a share that is surely free, and a cache of a fixed size. With it vLLM does

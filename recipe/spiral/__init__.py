@@ -5,7 +5,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if sys.argv[0] == "-m" and find_spec("omegaconf") is None:  # one of the programs, by another environment's Python
     print("spiral: its packages are not here: run_scripts/setup.sh, then source .venv/bin/activate", file=sys.stderr)

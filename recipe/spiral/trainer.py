@@ -210,14 +210,16 @@ class SpiralTrainer(Mixin):
     # -- the update ----------------------------------------------------------------------------------------------------
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        return self._update(super()._update_actor, batch, metrics)
+        return self._update(super()._update_actor, self.actor_rollout_wg, "actor", batch, metrics)
 
     def _update_critic(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        return self._update(super()._update_critic, batch, metrics)
+        return self._update(super()._update_critic, self.critic_wg, "critic", batch, metrics)
 
-    def _update(self, update: Callable[[Any, dict[str, Any]], Any], batch: Any, metrics: Any) -> Any:
-        """verl's update, in which our workers cut what they get into M mini-batches; none where nothing is trained."""
+    def _update(self, update: Callable[..., Any], workers: Any, of: str, batch: Any, metrics: dict[str, Any]) -> Any:
+        """verl's update, in which our workers cut what they get into M mini-batches. Where nothing is trained, the
+        schedule of the learning rate goes on all the same: it counts training steps."""
         if not self.current.trains:
+            metrics[f"{of}/lr"] = workers.skip_update()[0]
             return batch
         batch.extra_info.update({MINI_BATCHES: int(self.config.num_mini_batches)})
         batch.extra_info.update({} if self.objective is None else self.objective.batch_info)

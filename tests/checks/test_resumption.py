@@ -121,6 +121,13 @@ def test_a_run_that_has_no_step_left_says_so(tmp_path: Path) -> None:
     assert len(finished(config(tmp_path, *ten))) == 1
 
 
+def test_random_moves_are_nobodys_answers(tmp_path: Path) -> None:
+    games = "games=[{id: TicTacToe, random_opening: 4}]"
+    check(config(tmp_path, games))
+    with pytest.raises(ConfigError, match=r"random_opening=4.*prompt\.style=dialogue"):
+        check(config(tmp_path, games, "prompt.style=dialogue"))
+
+
 def test_what_a_resume_needs_is_saved(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"actor\.checkpoint\.save_contents"):
         check(config(tmp_path, "actor_rollout_ref.actor.checkpoint.save_contents=[model]"))

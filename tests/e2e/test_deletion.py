@@ -25,8 +25,8 @@ MISSING = "note: extensions: recipe.spiral.{}.extension is not there; the run go
 
 #: What the lab brings, and what is said where a config names it.
 NOT_THERE = {
-    "opponents=[{kind: perfect, share: 0.1}]": "opponents: perfect: kind=perfect: unknown; known kinds: random, "
-    "model; others come with extensions",
+    "opponents=[{kind: perfect, share: 0.1}]": "opponents: perfect: kind=perfect: must be one of random, model; "
+    "others come with extensions",
     "validation.opponents=[perfect]": "validation.opponents: 'perfect': 'perfect' is no kind of fixed player; known "
     "kinds: random; others come with extensions",
 }

@@ -102,7 +102,6 @@ def failed(runs: list[Run], tmp_path: Path, model: Path) -> Iterator[object]:
 
 
 ROLLOUT = "actor_rollout_ref.rollout.engine_kwargs.vllm"
-POOL = ("fsp.enabled=true", "fsp.update_interval=1", "fsp.size=2")
 
 
 @pytest.mark.parametrize(
@@ -110,11 +109,6 @@ POOL = ("fsp.enabled=true", "fsp.update_interval=1", "fsp.size=2")
     [
         ((f"{ROLLOUT}.kv_cache_memory_bytes={TOO_SMALL}",), "engine-0.0.log", f"the vLLM server .* {ROLLOUT}.kv_cache"),
         ((f"+{ROLLOUT}.no_such_key=1",), "engine-0.0.log", f"no.such.key.* take it out of {ROLLOUT};"),
-        (
-            (*POOL, f"opponent_engine.kv_cache_memory_bytes={TOO_SMALL}"),
-            "engine-1000.0.log",
-            "opponent's vLLM server .* opponent_engine.kv_cache_memory_bytes",
-        ),
     ],
 )
 def test_a_run(overrides: tuple[str, ...], log: str, said: str, failed: object) -> None:
@@ -126,7 +120,9 @@ def test_a_run(overrides: tuple[str, ...], log: str, said: str, failed: object) 
 
 
 def test_a_run_whose_opponents_engine_is_killed(runs: list[Run], tmp_path: Path, model: Path) -> None:
-    run = Run(tmp_path / "run", *small(model, *POOL, "verbose=false"))
+    run = Run(
+        tmp_path / "run", *small(model, "fsp.enabled=true", "fsp.update_interval=1", "fsp.size=2", "verbose=false")
+    )
     runs.append(run)
     run.wait_for("^step *1/")
     # the policy's started first

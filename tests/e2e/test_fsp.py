@@ -93,11 +93,11 @@ def kill_in_a_refresh(run: Run, after: int) -> bool:
     """
     run.wait_for(rf"^step *{after}/{STEPS} ")
     end = time.monotonic() + 20.0
-    while time.monotonic() < end and not any((run.run_dir / "pool").glob("unfinished*")):
+    while time.monotonic() < end and not any((run.run_dir / "pool").glob(".*")):
         time.sleep(0.0005)
     run.kill()
     run.wait()
-    return any((run.run_dir / "pool").glob("unfinished*"))
+    return any((run.run_dir / "pool").glob(".*"))
 
 
 def said(record: GameRecord) -> object:
@@ -140,11 +140,11 @@ def test_a_member_is_recognised_in_its_own_games_and_nowhere_else(
     alone = Run(tmp_path / "alone", *pool(model, "fsp.enabled=false"), "trainer.total_training_steps=4")
     runs.append(alone)
     assert alone.wait() == 0, alone.output[-4000:]
-    of_member = [turn for record in records for turn in record.turns if turn.tokens.answered_by == "fixed"]
-    others = [turn for record in records for turn in record.turns if turn.tokens.answered_by != "fixed"]
+    of_member = [turn for record in records for turn in record.turns if turn.tokens.answered_by == "given-fixed"]
+    others = [turn for record in records for turn in record.turns if turn.tokens.answered_by != "given-fixed"]
     assert of_member and {turn.response for turn in of_member} == {ANSWER}
     assert rate(others) < 1.5 * rate([turn for record in games(tmp_path / "alone") for turn in record.turns]) + 0.05
-    assert {record.opponent for record in records if "fixed" in record.players} == {"pool"}
+    assert {record.opponent for record in records if "given-fixed" in record.players} == {"pool"}
     assert audited(tmp_path / "run")
 
 

@@ -35,10 +35,10 @@ def games(config: DictConfig) -> Iterator[str]:
     for share in (*parse_games(config.games), *validated_games(config)):
         if share.random_opening:
             random_player.check_game(share.id)
-        if share.random_opening and (share.style or config.prompt.style) != "state":
+        if share.random_opening and (share.style or config.prompt.style) == "dialogue":
             yield (
                 f"games: {share.id}: random_opening={share.random_opening}: prompt.style=dialogue would show random "
-                "moves as answers of the player's own; take prompt.style=state"
+                "moves as the player's own answers"
             )
         if cap is not None and share.random_opening >= cap:
             yield (

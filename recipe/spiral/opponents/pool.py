@@ -21,8 +21,6 @@ Sample = Literal["uniform", "hard"]
 #: What a game still counts in a win rate when the member has played one more: about the last 100 games count.
 WIN_RATE_DECAY = 0.99
 _SCORES = {"win": 1.0, "draw": 0.5, "loss": 0.0}
-#: Members of ours, opponents that are none, and what folders are called that are none.
-_TAKEN = re.compile(r"base|step_\d+|self|random|perfect|policy|unfinished.*")
 
 
 def snapshot_name(step: int) -> str:
@@ -36,10 +34,8 @@ def snapshot_step(name: str) -> int | None:
 
 
 def given_name(folder_name: str, taken: Collection[str]) -> str:
-    """A name for a member that comes from elsewhere: its folder's, changed where it could mean another one."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "_", folder_name).strip("._-") or "member"
-    if _TAKEN.fullmatch(name):
-        name = f"given-{name}"
+    """A name for a member that comes from elsewhere: its folder's, so that it is nobody else's."""
+    name = "given-" + re.sub(r"[^A-Za-z0-9._-]+", "_", folder_name)
     numbered = (f"{name}-{count}" for count in itertools.count(2))
     return next(unique for unique in itertools.chain([name], numbered) if unique not in taken)
 

@@ -9,17 +9,15 @@ of the checkpoints. On another disk than these, members are copied.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 from ..storage.checkpoints import POOL
-from ..storage.disk import flush, link_or_copy, put_in_place
+from ..storage.disk import flush, link_or_copy, whole_folder
 from ..storage.manifest import MANIFEST, write_manifest
 from .model_files import missing_files
-
-_UNFINISHED = "unfinished-"
 
 
 class PoolFolder:
@@ -50,32 +48,18 @@ class PoolFolder:
             ValueError: what the block wrote is no whole member; nothing has changed.
             Exception: whatever the block raises; nothing has changed.
         """
-        place = self._new(name)
-        try:
-            place.chmod(0o755)  # as of any other folder: other users may read it
+        with whole_folder(self.path(name)) as place:
             yield place
             if missing := missing_files(place):
                 raise ValueError(f"member {name} of the pool is not whole: missing or cut short: {', '.join(missing)}")
             if not (place / MANIFEST).is_file():
                 write_manifest(place)
             flush(place)
-            self.remove(name)
-            put_in_place(place, self.path(name))
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
-
-    def _new(self, name: str) -> Path:
-        """A folder that was never there: one that could not be removed is in nobody's way."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=f"{_UNFINISHED}{name}-", dir=self.folder))
 
     def remove(self, name: str) -> None:
         """Take a member's files away, if there are any; a checkpoint's stay. What cannot be removed is said."""
-        if not self.path(name).exists():
-            return
-        gone = self._new(name)
-        self.path(name).rename(gone)  # never half there under its own name
-        self._discard(gone)
+        if self.path(name).exists():  # never half there under its own name
+            self._discard(self.path(name).rename(self.folder / f".{name}.{uuid4().hex[:8]}"))
 
     def keep_only(self, names: Collection[str]) -> None:
         """Remove all other members."""
@@ -91,9 +75,8 @@ class PoolFolder:
 
     def restore_from(self, checkpoint: Path | None) -> None:
         """Have exactly the members that a checkpoint holds (None: nobody): all others were added after it."""
-        for left in self.folder.iterdir() if self.folder.is_dir() else ():
-            if left.name.lstrip(".").startswith(_UNFINISHED):  # by a kill; hidden by one in an export
-                self._discard(left)
+        for left in self.folder.glob(".*"):  # by a kill
+            self._discard(left)
         self.keep_only(())
         if checkpoint is None:
             return
@@ -110,6 +93,4 @@ class PoolFolder:
 
 def _members(folder: Path) -> list[str]:
     """The names of the members in a folder, sorted."""
-    hidden = (_UNFINISHED, ".")
-    inside = folder.iterdir() if folder.is_dir() else ()
-    return sorted(sub.name for sub in inside if sub.is_dir() and not sub.name.startswith(hidden))
+    return sorted(sub.name for sub in folder.glob("[!.]*") if sub.is_dir())

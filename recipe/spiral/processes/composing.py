@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -55,7 +56,8 @@ def folder(path: str) -> str:
 
 def plain(text: str) -> str:
     """A folder's name made of overrides, without what a file system, a shell or vLLM might take amiss."""
-    return re.sub(r"[^\w.,=-]+", "_", re.sub(r"[\[\]{}'\"+]", "", text)) or "job"
+    name = re.sub(r"[^\w.,=-]+", "_", re.sub(r"[\[\]{}'\"+]", "", text)) or "job"
+    return name if len(name) <= 150 else f"{name[:130]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 _RESOLVERS: dict[str, Callable[..., Any]] = {

@@ -102,12 +102,6 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             raise
 
 
-def put_in_place(new: Path, target: Path) -> None:
-    """Rename a folder, and wait until the new name is on the disk."""
-    new.rename(target)
-    _fsync(target.parent)
-
-
 def flush(folder: Path) -> None:
     """Wait until a folder and everything in it is on the disk, whichever process wrote it."""
     for path in [*folder.rglob("*"), folder]:

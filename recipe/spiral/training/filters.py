@@ -20,7 +20,8 @@ class Filters:
     Attributes:
         truncations: responses that the length limit ended, whose end nobody has seen.
         draws: all turns of games that ended in a draw, by the raw outcome.
-        zero_advantages: turns whose R - b is exactly 0.
+        zero_advantages: turns whose R - b is 0, but for what is left of rounding: thirteen equal outcomes have another
+            mean.
     """
 
     truncations: bool = False
@@ -39,6 +40,6 @@ class Filters:
             return "truncated"
         if self.draws and record.result(turn.player) == "draw":
             return "draw"
-        if self.zero_advantages and baseline is not None and record.rewards[turn.player] == baseline:
+        if self.zero_advantages and baseline is not None and abs(record.rewards[turn.player] - baseline) < 1e-9:
             return "zero_advantage"
         return None

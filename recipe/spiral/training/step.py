@@ -4,8 +4,8 @@
 records, which it tells why a turn or a game is left out.
 
 verl orders all of a padded batch by length, so that padding gathers in some mini-batches. ``deal`` cuts the turns, in
-the order of their games' keys, into M runs whose sizes differ by one at most. verl's balancing then shares out each run
-among the ranks, so that what they compute together takes them equally long, and padding fills up what is missing.
+the order of their games' keys, into M runs whose sizes differ by one at most, and shares out each run among the ranks,
+so that what they compute together takes them equally long. Padding fills up what is missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from verl.trainer.ppo import padding_utils
-from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, log_seqlen_unbalance
+from verl.utils.seqlen_balancing import calculate_workload, log_seqlen_unbalance
 
 from ..extensions import Chosen, Objective
 from ..players.records import GameRecord
@@ -164,27 +164,23 @@ def deal(
 def layout(lengths: Sequence[int], rows: int, mini_batches: int, ranks: int) -> list[list[int]]:
     """The rows of each rank, one mini-batch after the other.
 
-    The numbers of turns in two mini-batches differ by one at most. So do those of two ranks within a mini-batch and
-    in the whole batch, unless rows go through the model in fixed numbers, which may take more padding.
+    The numbers of turns in two mini-batches differ by one at most. So do those of two ranks within a mini-batch.
 
     Args:
         lengths: tokens of the turns, in their order. [turns]
         rows: turns and padding; the indices from ``len(lengths)`` on are padding.
     """
     turns, size = len(lengths), rows // mini_batches
+    work = np.zeros(rows)
+    work[:turns] = calculate_workload(torch.tensor(lengths, dtype=torch.int64))
     padding = iter(range(turns, rows))
-    work = calculate_workload(torch.tensor(lengths, dtype=torch.int64)).tolist() + [0] * (rows - turns)
     shares: list[list[int]] = [[] for _ in range(ranks)]
-    spare = [0] * ranks  # rows of padding so far
     for number in range(mini_batches):
-        run = list(range(turns * number // mini_batches, turns * (number + 1) // mini_batches))
+        run = [*range(turns * number // mini_batches, turns * (number + 1) // mini_batches)]
         run += islice(padding, size - len(run))
-        # Parts of equal size: rows of no work are the smallest, and verl shares out the smallest rows one to a part.
-        parts = [[*range(size)]]
-        if ranks > 1:
-            parts = get_seqlen_balanced_partitions([work[i] for i in run], ranks, equal_size=True)
-        cells = sorted(([run[i] for i in part] for part in parts), key=lambda cell: -sum(i >= turns for i in cell))
-        for rank, cell in zip(sorted(range(ranks), key=spare.__getitem__), cells, strict=True):
-            shares[rank] += cell
-            spare[rank] += sum(i >= turns for i in cell)
+        # The longest rows first, to the ranks in turn and back again. verl's own takes seconds for 100,000 rows.
+        hands = np.array(run)[np.argsort(-work[run], kind="stable")].reshape(-1, ranks)
+        hands[1::2] = hands[1::2, ::-1]
+        for rank in range(ranks):
+            shares[rank] += sorted(hands[:, rank if number % 2 == 0 else -1 - rank].tolist())
     return shares

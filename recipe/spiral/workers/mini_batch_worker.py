@@ -38,6 +38,11 @@ class MiniBatchWorker(TrainingWorker):
             tu.pop(data, "mini_batch_size")
         return super().train_mini_batch(data)
 
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def skip_update(self) -> float:
+        """A training step in which nothing is trained; returns the next one's learning rate."""
+        return float(self.engine.lr_scheduler_step())
+
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_batch(self, data: Any) -> Any:
         turns = torch.as_tensor(tu.get(data, "num_turns")) > 0  # a row of padding says that it has none

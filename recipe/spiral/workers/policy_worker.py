@@ -60,6 +60,11 @@ class PolicyWorker(SnapshotWorker, ReferenceWorker, DetachActorWorker):
         gc.freeze()  # a collection of all that was imported would stop a step for half a second
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def skip_update(self) -> float:
+        """As of a ``TrainedWorker``."""
+        return float(self.actor.skip_update())
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def on_each_rank(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call ``function(worker, *args)`` on each rank; what extensions measure of the policy where it is."""
         return function(self, *args)

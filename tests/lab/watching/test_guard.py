@@ -297,7 +297,6 @@ def test_a_stopped_run_ends_with_a_status_of_its_own(
     monkeypatch.setattr(main_spiral, "own_ray", lambda config: nullcontext())
     monkeypatch.setattr(main_spiral, "clean_run", lambda run_dir: nullcontext())
     monkeypatch.setattr(main_spiral, "own_checkpoints", lambda config: nullcontext())
-    monkeypatch.setattr(main_spiral, "provide_model", lambda config: None)
     monkeypatch.setattr(main_spiral.extensions, "loaded", tuple)
     config = OmegaConf.create(
         {

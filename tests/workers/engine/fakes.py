@@ -36,9 +36,6 @@ class Engine:
             await asyncio.sleep(0)
             yield SimpleNamespace(lora_request=lora_request, prompt=prompt)
 
-    def is_tracing(self) -> str:
-        return "passed through"
-
 
 class Streaming:
     """A server's handle with ``generate_many`` as Ray streams it.

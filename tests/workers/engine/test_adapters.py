@@ -116,7 +116,3 @@ def test_every_server_of_the_policy_has_every_adapter(monkeypatch: pytest.Monkey
             assert opponents.load({name: Path(f"/{name}") for name in names}) == dict.fromkeys(names, ())
             for server, name in ((server, name) for server in servers for name in names):
                 assert runner.run(server.generate("p", name))[1] == name
-
-
-def test_the_rest_of_the_engine_is_vllms() -> None:
-    assert ChoosingEngine(Engine()).is_tracing() == "passed through"

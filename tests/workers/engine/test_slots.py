@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.spiral.opponents.engine_settings import number_of_slots
 from recipe.spiral.workers.engine import slots
 from recipe.spiral.workers.engine.slots import SlotEngine, model_config, rollout_config
 
@@ -79,32 +78,22 @@ def test_where_games_go_on_answers_are_broken_off_until_the_models_are_loaded_ag
     assert server.called == [*again[:3], "abort_all_requests reject_request", "sleep", *again]
 
 
-@pytest.mark.parametrize(
-    ("models", "own", "devices", "ranks", "number"),
-    [(1, False, 1, 1, 1), (1, False, 8, 1, 8), (3, False, 8, 2, 4), (5, False, 8, 2, 5), (3, True, 8, 1, 3)],
-)
-def test_how_many_slots_there_are(models: int, own: bool, devices: int, ranks: int, number: int) -> None:
-    settings = SimpleNamespace(devices="own" if own else "shared")
-    assert number_of_slots(settings, models, devices, ranks) == number
-
-
 class Replica:
-    """A replica that notes on what it starts, and which others start at the same time."""
+    """A replica that notes on what it starts, and starts on no device where another does."""
 
     made: ClassVar[list[Replica]] = []
-    starting: ClassVar[set[Replica]] = set()
+    busy: ClassVar[set[str]] = set()
 
-    def __init__(self, replica_rank: int, **settings: Any) -> None:
-        self.rank, self.servers, self.together = replica_rank - slots.FIRST_RANK, [Server()], set[int]()
+    def __init__(self, **settings: Any) -> None:
+        self.servers = [Server()]
         Replica.made.append(self)
 
     async def launch_on(self, workers: list[str]) -> None:
         self.devices = workers
-        Replica.starting.add(self)
+        assert not set(workers) & Replica.busy, "vLLM measures the memory of its device"
+        Replica.busy |= set(workers)
         await asyncio.sleep(0.01)
-        self.together = {other.rank for other in Replica.starting} - {self.rank}
-        await asyncio.sleep(0.01)
-        Replica.starting.remove(self)
+        Replica.busy -= set(workers)
 
     async def init_standalone(self) -> None:
         self.devices = ["own"]
@@ -134,16 +123,17 @@ def config(ranks: int = 1, devices: str = "shared") -> DictConfig:
 
 @pytest.mark.parametrize(
     ("ranks", "models", "devices"),
-    [(1, 6, ["w0", "w1", "w2", "w3", "w0", "w1"]), (2, 2, ["w0w1", "w2w3"]), (4, 2, ["w0w1w2w3"] * 2)],
+    [
+        (1, 1, ["w0", "w1", "w2", "w3"]),
+        (1, 6, ["w0", "w1", "w2", "w3", "w0", "w1"]),
+        (2, 2, ["w0w1", "w2w3"]),
+        (4, 2, ["w0w1w2w3"] * 2),
+    ],
 )
-def test_slots_take_the_policys_devices_in_turn_and_meet_nobody_at_their_start(
-    ranks: int, models: int, devices: list[str]
-) -> None:
+def test_slots_take_the_policys_devices_in_turn(ranks: int, models: int, devices: list[str]) -> None:
     Replica.made.clear()
     SlotEngine.start(config(ranks), models, ["w0", "w1", "w2", "w3"], Replica)
     assert ["".join(replica.devices) for replica in Replica.made] == devices
-    for replica in Replica.made:
-        assert not any(Replica.made[other].devices == replica.devices for other in replica.together)
 
 
 def test_devices_of_their_own_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-#: What ``embedded_model`` can be.
+#: Their names in an evaluation and at the table.
 EMBEDDED = ("tiny", "tiny_lines", "smollm2_135m")
 #: The games that a shipped model was made for.
 MADE_FOR = {"tiny": ("TicTacToe", "KuhnPoker"), "tiny_lines": ("TicTacToe",)}
