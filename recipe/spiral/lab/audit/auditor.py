@@ -227,28 +227,13 @@ class Auditor(Findings):
             yield f"its games have {turns} turns, fewer than {wanted}"
 
     def _wrong_branches(self, games: Sequence[GameRecord], branches: Sequence[GameRecord]) -> Iterator[str]:
-        """Whether these games, which count, have the branches that they should have, and whether each goes on from a
-        state of its game."""
-        if not branches and not self.settings.states * self.settings.continuations:
-            return
-        there: dict[GameKey, dict[int, GameRecord]] = defaultdict(dict)
+        """Whether each branch goes on from a state of its game, which counts."""
+        played = {record.key.first_try(): record for record in games}
         for branch in branches:
-            there[branch.key.first_try()][branch.key.retry] = branch
-        from ...spin.branches import branch_keys
-
-        for record in games:
-            places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
-            played = there.pop(record.key.first_try(), {})
-            keys = branch_keys(record.key, len(places), self.settings.states, self.settings.continuations)
-            drawn = {key.retry: places[place] for key, place in keys}
-            if played.keys() != drawn.keys():
-                yield f"{name(record)} has the branches {sorted(played)}, should have {sorted(drawn)}"
-            for number in played.keys() & drawn.keys():
-                past = [*record.past, *(turn.action for turn in record.turns[: drawn[number]])]
-                if played[number].discarded is None and played[number].past != past:
-                    yield f"{name(played[number])} does not go on from the game's turn {drawn[number]}"
-        for key in there:
-            yield f"game {key} has branches, and does not count"
+            game = played[branch.key.first_try()]
+            moves = [*game.past, *(turn.action for turn in game.turns)]
+            if branch.discarded is None and branch.past != moves[: len(branch.past)]:
+                yield f"{name(branch)} does not go on from a state of its game"
 
     def _wrong_tries(self, index: int, attempts: Mapping[int, GameRecord]) -> Iterator[str]:
         """What is wrong with the tries of one game, which is discarded and played again until it counts.
