@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The eight reasoning benchmarks before and after a run, with the paper's averages beside them.
+# The eight reasoning benchmarks before and after a run.
 set -euo pipefail
 
 usage() {
@@ -10,7 +10,7 @@ Asks the base model zero-shot and after two examples (the paper's base figures a
 its last one. Called before and after the training with the same RUN_DIR (outputs/spiral/paper), it only asks what is missing:
 the results are in RUN_DIR-benchmarks. benchmarks.path=FOLDER takes the questions from a folder instead of the hub.
 +engine.vllm.data_parallel_size=8 asks on eight GPUs; otherwise it is one.
-BASE names another base model, and PAPER_MODEL the paper's model to compare with. --dry-run prints the config.
+BASE names another base model. --dry-run prints the config.
 HELP
 }
 dry=()
@@ -39,5 +39,4 @@ run_scripts/setup.sh ${kind:+"$kind"}
 export PATH="$PWD/.venv/bin:$PATH"
 exec python -m recipe.spiral.main_eval ${dry[@]+"${dry[@]}"} eval_dir="$run_dir-benchmarks" "policies=[$policies]" \
     games=[] opponents=[] match_ups=[] exploitability.games=[] optimality.games=[] \
-    'benchmarks.names=[math500,aime24,aime25,olympiadbench,amc23,minerva,gpqa,mmlu_pro]' \
-    benchmarks.paper_model="${PAPER_MODEL:-Qwen3-4B-Base}" "$@"
+    'benchmarks.names=[math500,aime24,aime25,olympiadbench,amc23,minerva,gpqa,mmlu_pro]' "$@"

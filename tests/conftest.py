@@ -22,7 +22,6 @@ from recipe.spiral.processes.composing import detect_hardware
 from recipe.spiral.processes.garbage import end_at_once
 from recipe.spiral.processes.interrupts import interrupt_on_signals
 from tests.chromium import browser, page, playwright  # noqa: F401  (fixtures)
-from tests.composed_once import compose_once
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("untimed", deadline=None)
@@ -39,7 +38,6 @@ os.environ.update(CHOSEN)  # for fixtures of a wider scope than a test
 
 def pytest_configure(config: pytest.Config) -> None:
     interrupt_on_signals()
-    compose_once()
     # With torch and verl imported, Python's usual thresholds have an eighth of the time go to collecting garbage.
     gc.set_threshold(50_000, 50, 50)
     end_at_once()

@@ -17,8 +17,6 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.games import outside
 from recipe.spiral.lab.audit.__main__ import main as audit
-from recipe.spiral.lab.evaluation.outputs.evaluation_trackers import log_results
-from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
 from recipe.spiral.lab.evaluation.policies.policy_weights import read_tokenizer, run_of
 from recipe.spiral.lab.evaluation.policies.scored import load
 from recipe.spiral.lab.models import embedded
@@ -185,10 +183,6 @@ def test_what_a_config_asks_of_the_readers_environment_is_missing(
             print(_rules(source), *(setting(source, key) for key in keys))
         except Exception as error:
             print(error)
-        policy = Policy("run/step_000001", "model", {"path": str(run)}, run="run", step=1)
-        results = {"exploitability": [], "optimality": [], "results": [], "benchmarks": {}}
-        (new / "results.json").write_text(json.dumps(results))
-        log_results(new, [policy], ["tensorboard"], print)
     printed = capsys.readouterr()
     assert KEY not in printed.out + printed.err
     written = [file for file in place.rglob("*") if file.is_file()]

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 import pytest
 
 from recipe.spiral.lab.audit.__main__ import main as audit
-from recipe.spiral.lab.csv_cell import in_table
-from recipe.spiral.lab.evaluation.outputs.sheets import to_csv
 from recipe.spiral.processes.terminal import note
 from recipe.spiral.storage.record_folder import RecordFolder
 from tests.made_runs import write_run
@@ -32,17 +28,6 @@ def test_a_record_cannot_hide_a_problem_of_the_audit(tmp_path: Path, capsys: pyt
     said = capsys.readouterr().out + (tmp_path / "audit.json").read_text()
     assert said.replace("\n", "").isprintable()
     assert not any(line.startswith("audit: ok") for line in said.splitlines())
-
-
-@pytest.mark.parametrize("text", ['=HYPERLINK("x")', "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(1)", " =1+1", "\t=1"])
-def test_a_name_in_a_csv_file_is_no_formula(text: str) -> None:
-    cells = [cell for row in csv.reader(io.StringIO(to_csv([{"policy": text, "win": -0.5}]))) for cell in row]
-    assert not [cell for cell in cells if cell.strip()[:1] in tuple("=+@-") and cell != "-0.5"]
-    assert sum(text.strip() in cell for cell in cells) == 1
-
-
-def test_numbers_in_a_csv_file_stay(tmp_path: Path) -> None:
-    assert [in_table(value) for value in ("-1", "+0.5e-3", -2, "a", "a-b")] == ["-1", "+0.5e-3", -2, "a", "a-b"]
 
 
 def test_notes_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,37 +31,39 @@ finally:
 """
 
 
+def start(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", PROGRAM, *arguments, "hardware=cpu", f"run_dir={tmp_path / 'run'}"]
+    environment = {**os.environ, "PYTHONPATH": paths}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=environment)
+
+
 @pytest.mark.e2e
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("arguments", "status", "setting"),
     [
-        ("games=[Nope]", "spiral: unknown game 'Nope'. Known games: "),
-        ("algorithm.gamma=2", "spiral: algorithm.gamma=2.0: must be from 0 to 1"),
-        # as a whole path: verl takes no slash at the end
-        (
-            "trainer.resume_mode=resume_path trainer.resume_from_path=run/checkpoints/global_step_10/",
-            "spiral: trainer.resume_from_path=/",
-        ),
+        ("model=tiny games=[Nope]", 2, "spiral: unknown game 'Nope'"),
+        ("model=tiny fsp.ratio=2", 2, "spiral: fsp.ratio="),
+        ("seed=1", 2, "spiral: actor_rollout_ref.model.path "),
+        ("model=tiny fsp.siez=2", 1, "fsp.siez"),
+        ("+experiment=nope", 1, "nope"),
     ],
 )
 def test_a_bad_setting_is_refused_before_anything_large_is_imported(
-    tmp_path: Path, override: str, message: str
+    tmp_path: Path, arguments: str, status: int, setting: str
 ) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        PROGRAM,
-        *override.split(),
-        "hardware=cpu",
-        "model=tiny",
-        f"run_dir={tmp_path / 'run'}",
-    ]
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}
-    )
-    assert (done.returncode, done.stdout) == (2, "[]\n"), done.stderr
-    assert done.stderr.splitlines()[-1].startswith(message)
+    done = start(tmp_path, *arguments.split())
+    assert (done.returncode, done.stdout) == (status, "[]\n"), done.stderr
+    assert setting in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.e2e
+def test_a_job_of_a_multirun_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
+    done = start(tmp_path, "-m", "model=tiny", "games=[Nope],[Nim]", "fsp.ratio=2")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.count("spiral: fsp.ratio=2") == 2
+    folders = [f"fsp.ratio=2,games={game},hardware=cpu,model=tiny" for game in ("Nim", "Nope")]
+    assert sorted(folder.name for folder in (tmp_path / "run").iterdir() if folder.is_dir()) == folders
 
 
 def test_how_long_a_save_may_take_after_a_signal_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:

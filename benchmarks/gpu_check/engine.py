@@ -31,12 +31,14 @@ class Engine:
     """One vLLM engine in a process of its own, with LoRA adapters from folders."""
 
     def __init__(self, probe: Probe, model: Path, adapters: Sequence[Path] = ()) -> None:
+        from recipe.spiral.lab.evaluation.settings import EngineSettings  # with it Hydra knows the evaluation's schema
+
         config = composed("eval", f"engine={HARDWARE[probe.device]}")
         prepare(config)
         from transformers import AutoTokenizer
         from vllm import LLM
 
-        from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineSettings, arguments
+        from recipe.spiral.lab.evaluation.policies.evaluation_engine import arguments
 
         chosen: Any = OmegaConf.to_container(config.engine, resolve=True)
         chosen |= {"gpu_memory_utilization": SHARE, "max_num_seqs": 64}

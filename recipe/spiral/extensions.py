@@ -1,8 +1,8 @@
 """The only seam: what may be added to a training, and where it is asked for.
 
 ``extensions`` in the config names modules. Each has a class ``Extension``, a subclass of the one here, and every
-process of a run makes those that it asks. Ours are ``lab.extension`` (exact metrics, benchmarks, the memory's estimate,
-dry runs, the making of models, opponents that are no past selves) and ``spin.extension`` (DPO on pairs).
+process of a run makes those that it asks. Ours are ``lab.extension`` (exact metrics, the memory's estimate, dry
+runs, the making of models, opponents that are no past selves) and ``spin.extension`` (DPO on pairs).
 Somebody else's is used in the same way; see docs/extensions.md. Besides, ``config/task/questions.yaml`` names
 the dataset of ``spin``, and nothing else of the core a name in either.
 """
@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from .players.player import Player
     from .players.records import GameRecord
-    from .players.seeds import GameKey
 
 #: The environment variable that tells a run's processes the modules' names, with commas between them.
 NAMES = "SPIRAL_EXTENSIONS"
@@ -29,18 +28,6 @@ class Measured(NamedTuple):
 
     metrics: dict[str, float]
     lines: list[str]
-
-
-class Questions(Protocol):
-    """What a run's validation asks besides its games."""
-
-    def rows(self, games: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The dataset's rows: the games, and after them one row for each answer; all with the same columns."""
-
-    def judge(
-        self, answers: Mapping[GameKey, Mapping[str, Any]]
-    ) -> tuple[Sequence[Mapping[str, Any]], dict[str, float]]:
-        """The answers with their verdicts, as JSON takes them, and the metrics."""
 
 
 class Chosen(Protocol):
@@ -177,10 +164,6 @@ class Extension:
 
         ``workers.on_each_rank(function, *args)`` calls ``function(worker, *args)`` on each rank of the policy.
         """
-
-    def questions(self, config: Any, seed: int) -> Questions | None:
-        """What is asked besides games; None: nothing. ``config`` is the dataset's, the config's ``data`` with its
-        ``validation``."""
 
 
 def choose(config: Any, say: Callable[[str], None]) -> tuple[Extension, ...]:

@@ -329,7 +329,7 @@ class SpiralTrainer(Mixin):
         try:
             return super()._validate()
         except (RuntimeError, ValueError):
-            channel.raise_failures(self.launched.of("val", "question"))
+            channel.raise_failures(self.launched.of("val"))
             games = channel.take(self.launched.take_keys("val"))
             if games.records:
                 raise
@@ -345,8 +345,6 @@ class SpiralTrainer(Mixin):
         self.state.write_records("val", step, games)
         self._show("val", step, games)
         metrics = validation_metrics([*games.records, *games.discarded])
-        if questions := self.launched.take_keys("question"):
-            metrics |= self.state.judge_answers(step, questions, self.val_dataset)
         measured = [measure() for measure in self.exact]
         for exact in measured:
             metrics |= exact.metrics

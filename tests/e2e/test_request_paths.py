@@ -21,7 +21,7 @@ from recipe.spiral.processes.composing import detect_hardware
 from recipe.spiral.workers.engine.vllm import VLLMServer
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = next((ROOT / "recipe/spiral/shipped").glob("tiny-*"))
+MODEL = ROOT / "recipe/spiral/shipped/tiny"
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 #: vLLM in one process, which must not be this one: it keeps a default of its own for each patch.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,20 +12,9 @@ from unittest.mock import patch
 import pytest
 
 from recipe.spiral.lab.audit.__main__ import main as audit
-from recipe.spiral.lab.evaluation import command as evaluation
 from recipe.spiral.lab.models.__main__ import main as models
 from recipe.spiral.lab.play.__main__ import main as play
 from recipe.spiral.storage.disk import unwritable
-
-
-def composed(main: Callable[[], int]) -> Callable[[Sequence[str]], int]:
-    """A program that reads its command line itself."""
-
-    def run(arguments: Sequence[str]) -> int:
-        sys.argv[1:] = arguments
-        return main()
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -35,9 +23,8 @@ def composed(main: Callable[[], int]) -> Callable[[Sequence[str]], int]:
         (play, ["TicTacToe", "random", "--save", "{}"]),
         (audit, ["run", "--json", "{}"]),
         (models, ["tiny", "--output", "{}"]),
-        (composed(evaluation._main), ["eval_dir={}", "engine=cpu"]),
     ],
-    ids=["play", "audit", "models", "main_eval"],
+    ids=["play", "audit", "models"],
 )
 def test_a_command_says_so(
     tmp_path: Path,

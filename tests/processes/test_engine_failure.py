@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,18 @@ import pytest
 pytest.importorskip("vllm")
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from recipe.spiral.lab.evaluation.policies.evaluation_engine import EVALUATION, stderr_kept
 from recipe.spiral.processes.causes import cause_of
 from recipe.spiral.processes.engine_failure import (
     OPPONENTS,
     POLICY,
     EngineFailure,
     Printed,
+    engine_settings,
     explain,
     explained,
 )
+
+EVALUATION = engine_settings("engine", arguments="engine.vllm", model="policies")
 
 
 def core_failed(code: int = 1) -> RuntimeError:
@@ -146,22 +147,6 @@ def test_without_a_run_the_reason_is_said_all_the_same() -> None:
     said = "the vLLM server died: OSError: no such thing"
     with pytest.raises(EngineFailure, match=said), explained("vLLM server died", POLICY, Printed(), None):
         raise OSError("no such thing")
-
-
-def test_stderr_goes_into_the_file_also_from_processes_that_outlive_the_start(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    log = tmp_path / "new" / "engine.log"
-    with stderr_kept(log):
-        child = subprocess.Popen(["sh", "-c", "echo early >&2; read line; echo late >&2"], stdin=subprocess.PIPE)
-    print("mine", file=sys.stderr)
-    child.communicate(b"go\n")
-    assert child.wait(10) == 0
-    shown, end = "", time.monotonic() + 10
-    while "late" not in shown and time.monotonic() < end:
-        shown += capfd.readouterr().err
-        time.sleep(0.05)
-    assert log.read_text() == "early\nlate\n" and {*shown.split()} == {"early", "late", "mine"}
 
 
 def test_it_travels_through_ray_and_is_the_last_line() -> None:

@@ -50,13 +50,6 @@ def test_a_number_that_is_none_in_json_arrives(queue: FakeQueue) -> None:
     assert tokens is not None and tokens.log_probs is not None and math.isnan(tokens.log_probs[0])
 
 
-def test_answers_come_by_their_keys(queue: FakeQueue) -> None:
-    keys = [GameKey("question", 0, 0, index) for index in range(2)]
-    for key in reversed(keys):
-        asyncio.run(channel.put(key, Report(answer={"text": f"answer {key.index}", "tokens": 3})))
-    assert channel.take_answers(keys) == {key: {"text": f"answer {key.index}", "tokens": 3} for key in keys}
-
-
 def test_an_error_and_a_missing_report_are_named(queue: FakeQueue) -> None:
     first, second = (GameKey("train", 0, 1, index) for index in range(2))
     asyncio.run(channel.put(first, Report()))

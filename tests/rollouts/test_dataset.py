@@ -28,7 +28,7 @@ def dataset(split: str = "train", **overrides: Any) -> GameDataset:
         "train_batch_size": 4,
         "games_per_start": 1,
         "opponents": [],
-        "validation": {"games": None, "games_per_role": 3, "opponents": ["random"], "benchmarks": []},
+        "validation": {"games": None, "games_per_role": 3, "opponents": ["random"]},
         **overrides,
     }
     return GameDataset(split, None, OmegaConf.create(config), max_samples=-1)
@@ -69,7 +69,7 @@ def test_self_play_has_two_trainable_players_and_two_sessions() -> None:
 
 
 def test_where_nobody_can_validate_there_is_a_row_for_verls_loader() -> None:
-    validation = {"games": ["Snake"], "games_per_role": 3, "opponents": ["perfect"], "benchmarks": []}
+    validation = {"games": ["Snake"], "games_per_role": 3, "opponents": ["perfect"]}
     assert len(dataset("val", validation=validation)) == 1
 
 
@@ -124,7 +124,6 @@ def test_a_game_may_have_a_style_of_its_own_and_it_draws_no_other_games() -> Non
         "games": [{"id": "Nim", "style": "dialogue"}],
         "games_per_role": 1,
         "opponents": ["random"],
-        "benchmarks": [],
     }
     assert [dataset("val", validation=validation)[index]["prompt"]["style"] for index in (0, 1)] == ["dialogue"] * 2
 
@@ -150,9 +149,7 @@ def test_validation_plays_every_game_in_both_roles() -> None:
 
 def test_the_validation_set_is_the_training_games_unless_told_otherwise() -> None:
     assert {row["data_source"] for row in map(dataset("val").__getitem__, range(12))} == {"TicTacToe", "KuhnPoker"}
-    other = dataset(
-        "val", validation={"games": ["Nim"], "games_per_role": 2, "opponents": ["random"], "benchmarks": []}
-    )
+    other = dataset("val", validation={"games": ["Nim"], "games_per_role": 2, "opponents": ["random"]})
     assert len(other) == 4
     assert {other[i]["data_source"] for i in range(4)} == {"Nim"}
 
@@ -215,4 +212,4 @@ def test_an_unknown_game_names_its_nearest() -> None:
 
 def test_the_setting_is_named_that_holds_the_bad_entry() -> None:
     with pytest.raises(ValueError, match=r"^validation\.games=\[\]"):
-        dataset("val", validation={"games": [], "games_per_role": 1, "opponents": ["random"], "benchmarks": []})
+        dataset("val", validation={"games": [], "games_per_role": 1, "opponents": ["random"]})

@@ -26,7 +26,7 @@ def path(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Non
 
 @pytest.fixture
 def awkward(path: None) -> Iterator[FunctionScorer]:
-    made = FunctionScorer("grading_functions:awkward", 1.0, 1)
+    made = FunctionScorer("grading_functions:awkward", 1.0)
     yield made
     made.close()
 
@@ -41,7 +41,7 @@ def awkward(path: None) -> Iterator[FunctionScorer]:
     ],
 )
 def test_the_box_is_compared_as_for_benchmarks(response: str, score: Score) -> None:
-    assert scorer("boxed", 5.0, 1).score(question("7"), response) == score
+    assert scorer("boxed", 5.0).score(question("7"), response) == score
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def test_the_box_is_compared_as_for_benchmarks(response: str, score: Score) -> N
 )
 def test_an_answer_that_uses_up_its_time_is_wrong(monkeypatch: pytest.MonkeyPatch, reason: str, score: Score) -> None:
     monkeypatch.setattr(Grader, "compare", lambda self, right, said: reason)
-    assert BoxScorer(5.0, 1).score(question("7"), "\\boxed{x}") == score
+    assert BoxScorer(5.0).score(question("7"), "\\boxed{x}") == score
 
 
 def test_a_function_gets_what_verl_gives_and_returns_a_number_or_a_dict(path: None) -> None:
-    made = FunctionScorer("grading_functions:length", 5.0, 1)
+    made = FunctionScorer("grading_functions:length", 5.0)
     try:
         assert made.score(question("5"), "12345") == Score(1.0)
         assert made.score(question("5"), "\\boxed{1}") == Score(0.25, answer="1")
@@ -66,7 +66,7 @@ def test_a_function_gets_what_verl_gives_and_returns_a_number_or_a_dict(path: No
 
 
 def test_verls_own_function_grades_gsm8k() -> None:
-    made = FunctionScorer("verl.utils.reward_score:default_compute_score", 20.0, 1)
+    made = FunctionScorer("verl.utils.reward_score:default_compute_score", 20.0)
     asked = TrainingQuestion("gsm8k", "0", [{"role": "user", "content": "?"}], "72", "openai/gsm8k", "72", {})
     try:
         scores = [made.score(asked, said).value for said in ("so it is\n#### 72", "#### 71", "72")]
@@ -128,7 +128,7 @@ def test_a_function_that_forks_does_not_answer_twice(awkward: FunctionScorer) ->
     ],
 )
 def test_a_function_that_is_not_there_is_said(path: None, function: str, message: str) -> None:
-    made = FunctionScorer(function, 1.0, 1)
+    made = FunctionScorer(function, 1.0)
     with pytest.raises(RuntimeError, match=message):
         made.check()
     made.close()
@@ -150,18 +150,17 @@ def test_a_worker_ends_with_its_caller(path: None, tmp_path: object) -> None:
         "from recipe.spiral.spin.response_scores import FunctionScorer\n"
         "from recipe.spiral.spin.training_questions import TrainingQuestion\n"
         "import os, threading, time\n"
-        "made = FunctionScorer('grading_functions:awkward', 900.0, 1)\n"
+        "made = FunctionScorer('grading_functions:awkward', 900.0)\n"
         "asked = TrainingQuestion('sums', '3', '?', '7', 'sums', '7', {})\n"
         "made.score(asked, 'fine')\n"
         "threading.Thread(target=made.score, args=(asked, 'hang'), daemon=True).start()\n"
         "time.sleep(0.5)\n"
-        "print(made._judges._idle.qsize(), flush=True)\n"
         "import subprocess\n"
         "print(subprocess.run(['pgrep', '-P', str(os.getpid())], capture_output=True, text=True).stdout, flush=True)\n"
         "os._exit(0)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    children = [int(pid) for pid in done.stdout.split()[1:]]
+    children = [int(pid) for pid in done.stdout.split()]
     end = time.monotonic() + 20
     while any(alive(pid) for pid in children):
         assert time.monotonic() < end, "the worker outlived its caller"

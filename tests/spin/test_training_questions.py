@@ -107,7 +107,7 @@ def test_options_are_asked_and_the_answer_is_a_letter(fields: dict[str, Any]) ->
     assert asked.prompt == "Which?\n\n(A) red\n(B) green\n(C) blue\n\nThe answer is the letter of one option."
     assert (asked.answer, asked.ground_truth, asked.text) == ("C", "C", asked.prompt)
     assert TrainingQuestion.from_json(asked.to_json()) == asked
-    scorer = BoxScorer(5.0, 1)
+    scorer = BoxScorer(5.0)
     assert [scorer.score(asked, f"\\boxed{{{said}}}").value for said in ("(C) blue", "blue", "2", "B")] == [1, 1, 0, 0]
 
 
@@ -286,9 +286,7 @@ def test_every_session_of_a_question_is_a_response(monkeypatch: pytest.MonkeyPat
 
     class Judge:
         def score(self, question: TrainingQuestion, response: str) -> Score:
-            return (
-                Score(None, problem="time-out") if response == "hang" else BoxScorer(5.0, 1).score(question, response)
-            )
+            return Score(None, problem="time-out") if response == "hang" else BoxScorer(5.0).score(question, response)
 
     monkeypatch.setattr("recipe.spiral.spin.answer_loop.scorer", lambda *settings: Judge())
     row = _row(read_question(PLAIN, "sums", 0), train_key(5, batch=3, responses=4, index=1), 1, 4)

@@ -135,21 +135,15 @@ def test_a_validation_has_a_line_for_each_game_and_role(tmp_path: Path) -> None:
     )
 
 
-def test_a_validation_with_several_opponents_names_them_and_benchmarks_have_a_line(tmp_path: Path) -> None:
+def test_a_validation_with_several_opponents_names_them(tmp_path: Path) -> None:
     games = [
         record(index, rewards=(1.0, -1.0), turns=[turn(0, 0)], trainable=(0,), opponent=opponent)
         for index, opponent in enumerate(("perfect", "random"))
     ]
-    benchmark = {"avg@2": 0.25, "pass@2": 0.5, "count": 80.0, "truncated": 0.125, "answers": 160.0, "maj@2": 0.375}
-    metrics = {**validation_metrics(games), **{f"val-core/math500/{name}": value for name, value in benchmark.items()}}
-    Console(tmp_path).validation(40, metrics)
-    first, second, third = log(tmp_path)
+    Console(tmp_path).validation(40, validation_metrics(games))
+    first, second = log(tmp_path)
     assert re.search(r"at step 40: perfect/TicTacToe/p0 +win 100\.0%.*\(1 games\)$", first)
     assert re.search(r"at step 40: random/TicTacToe/p0 +win 100\.0%.*\(1 games\)$", second)
-    assert re.search(
-        r"at step 40: math500 +avg@2 +25\.0%  pass@2 +50\.0%  maj@2 +37\.5%  truncated +12\.5%  \(80 questions\)$",
-        third,
-    )
 
 
 def test_the_end_says_how_far_and_how_long(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A whole validation without verl's workers: games and questions through verl's batches, both channels, the metrics."""
+"""A whole validation without verl's workers: games through verl's batches, their channel, the metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from recipe.spiral import rollout
 from recipe.spiral.lab.run_summary import summary
 from recipe.spiral.players.player import PlayerFailure
 from recipe.spiral.rollouts import channel
-from recipe.spiral.rollouts.channel import Entry, GameFailed, GameLost
+from recipe.spiral.rollouts.channel import Entry
 from recipe.spiral.rollouts.dataset import GameDataset
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.rollouts.worker import RolloutWorker
@@ -63,13 +63,10 @@ def config(tmp_path: Path) -> Any:
     rollout._players.clear()
     end_tokens.cache_clear()
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [EOS]}))
-    questions = [{"id": f"q{number}", "problem": "How many?", "answer": str(number)} for number in range(3)]
-    (tmp_path / "math500.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
     validation = {
         "games": ["TicTacToe", "LiarsDice"],
         "games_per_role": 2,
         "opponents": ["perfect", "random"],
-        "benchmarks": [{"id": "math500", "path": str(tmp_path), "samples": 2}],
     }
     return OmegaConf.create(
         {
@@ -133,7 +130,7 @@ def validate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any, worke
     trainer.agent_loop_manager = SimpleNamespace(generate_sequences=launched_and_played)
     metrics: dict[str, float] = PPOTrainer._validate(trainer)
     trainer.state.records.wait()
-    assert trainer.launched.of("train", "val", "question") == []
+    assert trainer.launched.of("train", "val") == []
     return metrics
 
 
@@ -142,11 +139,11 @@ def first_square(seed: int) -> str:
 
 
 def answer(seed: int) -> str:
-    """For games and questions alike: right for question q1, and no square of a board."""
+    """No square of a board."""
     return f"{'so ' * (seed % 3)}\\boxed{{1}}"
 
 
-def test_games_and_questions_are_counted_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any) -> None:
+def test_games_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any) -> None:
     engine = Engine(answer)
     metrics = validate(monkeypatch, tmp_path, config, Workers(config, engine))
     games = {name: value for name, value in metrics.items() if name.endswith("/games")}
@@ -157,19 +154,12 @@ def test_games_and_questions_are_counted_apart(monkeypatch: pytest.MonkeyPatch, 
         **{f"val-core/random/LiarsDice/p{role}/games": 2.0 for role in (0, 1)},
         **{f"val-core/{game}/p{role}/games": 2.0 for game in ("TicTacToe", "LiarsDice") for role in (0, 1)},
     }
-    # every turn is illegal, and one of the three questions is answered
     assert metrics["val-core/perfect/TicTacToe/p0/invalid"] == metrics["val-core/TicTacToe/p0/invalid"] == 1.0
-    assert metrics["val-core/math500/avg@2"] == metrics["val-core/math500/pass@2"] == pytest.approx(1 / 3)
-    assert (metrics["val-core/math500/count"], metrics["val-core/math500/answers"]) == (3.0, 6.0)
-    temperatures = {call["temperature"] for call in engine.calls}
-    assert temperatures == {0.3, 0.6}, "the games' sampling, and the questions'"
-    kept = [json.loads(line) for line in (tmp_path / "run/benchmarks/step_000040.jsonl").read_text().splitlines()]
-    assert [(row["question"], row["number"]) for row in kept] == [(f"q{q}", n) for q in range(3) for n in (0, 1)]
-    assert [row["correct"] for row in kept] == [False, False, True, True, False, False]
+    assert {call["temperature"] for call in engine.calls} == {0.3}
     written = unpacked(tmp_path / "run/games/val_step_000040.jsonl.gz").splitlines()
     assert len(written) == 12
     log = (tmp_path / "run/train.log").read_text()
-    assert "validation at step 40: perfect/TicTacToe/p0" in log and "validation at step 40: math500 " in log
+    assert "validation at step 40: perfect/TicTacToe/p0" in log
     checkpoints = tmp_path / "run/checkpoints"
     table = summary(tmp_path / "run", checkpoints, "LiarsDice")
     assert "\nrandom/LiarsDice/p1 " in table and "NashConv" not in table
@@ -186,24 +176,6 @@ def test_games_and_questions_are_counted_apart(monkeypatch: pytest.MonkeyPatch, 
     assert table.endswith(f" -m recipe.spiral.play LiarsDice {tmp_path}/run")
 
 
-def test_a_question_that_failed_is_an_error_with_its_reason(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any
-) -> None:
-    class Fails(Engine):
-        async def generate(self, *args: Any, **kwargs: Any) -> Any:
-            if kwargs["sampling_params"]["temperature"] == 0.6:
-                raise ConnectionError("the engine is gone")
-            return await super().generate(*args, **kwargs)
-
-    with pytest.raises(GameFailed, match=r"question question-5-0-\d-0 of benchmark/math500 failed: ConnectionError"):
-        validate(monkeypatch, tmp_path, config, Workers(config, Fails(first_square)))
-
-
-def test_a_question_that_never_reported_is_missed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any) -> None:
-    with pytest.raises(GameLost, match="6 of 6 questions were launched and never reported"):
-        validate(monkeypatch, tmp_path, config, Workers(config, Engine(answer), lose="benchmark/math500"))
-
-
 def test_void_games_are_counted_and_in_no_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any) -> None:
     """Where the first opponent's games are all void, the second's do not take their name."""
     from recipe.spiral.lab.opponents.perfect import PerfectPlayer
@@ -212,17 +184,14 @@ def test_void_games_are_counted_and_in_no_share(monkeypatch: pytest.MonkeyPatch,
         raise PlayerFailure("down")
 
     monkeypatch.setattr(PerfectPlayer, "respond", down)
-    config.validation.benchmarks = []
     metrics = validate(monkeypatch, tmp_path, config, Workers(config, Engine(first_square)))
     assert metrics["val-aux/perfect/TicTacToe/p1/void"] == 2.0 * (1 + rollout.MAX_VOIDS)
     assert not any(name.startswith(("val-core/perfect/TicTacToe/p1", "val-core/TicTacToe/p1")) for name in metrics)
     assert metrics["val-core/random/TicTacToe/p1/games"] == 2.0
     assert (tmp_path / "run/games/val_step_000040.jsonl.gz").exists()
-    assert not (tmp_path / "run/benchmarks").exists()
 
 
 def test_the_validation_set_is_the_same_every_time(config: Any) -> None:
     first, second = (GameDataset("val", None, config) for _ in range(2))
     assert first.rows == second.rows
-    assert len(first) == 2 * 2 * 2 + 2 * 2 + 3 * 2
-    assert GameDataset("train", None, config).questions is None
+    assert len(first) == 2 * 2 * 2 + 2 * 2

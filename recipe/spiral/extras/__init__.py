@@ -14,7 +14,6 @@ EXTRAS = {
     "report": ("plotly",),
     "smollm2": ("gguf",),
     "textarena": ("textarena==0.7.4",),
-    "weave": ("weave>=0.52",),
     "web": ("starlette>=1.0.1", "uvicorn"),
     "words": ("pyspellchecker",),
 }

@@ -1,5 +1,5 @@
-"""What the lab adds to a training: opponents that are no past selves, exact metrics and benchmarks in validation, the
-guard, games for trackers, embedded models, the memory's estimate and dry runs."""
+"""What the lab adds to a training: opponents that are no past selves, exact metrics in validation, the guard, games for
+trackers, the memory's estimate and dry runs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class GameKey:
     """A game's name within its run: keys sort in the order in which a run counts its games.
 
     Attributes:
-        split: "train" or "val"; "question": an answer to a benchmark's question, which is launched as games are.
+        split: "train" or "val".
         run_seed: the run's ``seed``.
         step: the training step that the game was played for (1, 2, ...), 0 while it is not known; in the asynchronous
             modes the block of games that it was launched in; in validation the step it was played at.

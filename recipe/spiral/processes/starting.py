@@ -35,7 +35,7 @@ from .run_log import LOG
 _FULL = ("float32", "fp32", "32")
 #: What a run writes in its folder, besides checkpoints and what endpoints have cost, which a budget goes on with.
 _OF_A_RUN = (
-    *("games", "benchmarks", "report", "tensorboard", "wandb"),
+    *("games", "report", "tensorboard", "wandb"),
     *(CONFIG, CHANGES, LOG, METRICS, "metrics-*.jsonl", TRACKERS),
 )
 

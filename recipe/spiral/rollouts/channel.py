@@ -1,8 +1,8 @@
 """How records of games reach the trainer: a channel of their own through TransferQueue, beside the rows.
 
 Every game that was launched puts exactly one entry here, under its key, whether it left rows or not: the record of the
-game that counts with those that were discarded on the way, or the error that ended it. So does every answer to a
-benchmark's question. What was spent on opponents goes beside, as the trainer counts it before it takes the games.
+game that counts with those that were discarded on the way, or the error that ended it. What was spent on opponents goes
+beside, as the trainer counts it before it takes the games.
 
 A call takes four messages to TransferQueue's processes, whether it brings one entry or a thousand. So all that is ready
 at one moment goes in one call, and what comes up while it is under way waits for the next (``send``).
@@ -28,11 +28,11 @@ PARTITION = "games"
 
 
 class GameFailed(RuntimeError):
-    """A game, or a question, ended in an error; the message is its own."""
+    """A game ended in an error; the message is its own."""
 
 
 class GameLost(RuntimeError):
-    """A game, or a question, was launched and never reported."""
+    """A game was launched and never reported."""
 
 
 @dataclass(frozen=True)
@@ -95,16 +95,14 @@ async def send(entries: Iterable[Entry]) -> None:
 
 
 class Report(msgspec.Struct, omit_defaults=True):
-    """What became of a game or of a question.
+    """What became of a game.
 
     Attributes:
         games: what was played, those that were discarded among them.
-        answer: to a question, as JSON takes it.
         error: what ended it.
     """
 
     games: Sequence[GameRecord] = ()
-    answer: dict[str, Any] | None = None
     error: str | None = None
 
 
@@ -132,8 +130,8 @@ async def put(key: GameKey, report: Report) -> None:
 
 
 async def put_failure(key: GameKey, game: str, error: Exception) -> None:
-    """Hand over the error that ended a game, or a question of the benchmark ``game``."""
-    await put(key, Report(error=f"{_kind(key)} {key} of {game} failed: {type(error).__name__}: {error}"))
+    """Hand over the error that ended a game."""
+    await put(key, Report(error=f"game {key} of {game} failed: {type(error).__name__}: {error}"))
 
 
 def take(keys: Iterable[GameKey]) -> Played:
@@ -148,12 +146,6 @@ def take(keys: Iterable[GameKey]) -> Played:
     return Played(
         [game for game in games if game.discarded is None], [game for game in games if game.discarded is not None]
     )
-
-
-def take_answers(keys: Iterable[GameKey]) -> dict[GameKey, dict[str, Any]]:
-    """Take the answers to these questions off the channel; errors are those of ``take``."""
-    wanted = list(keys)
-    return {key: dict(report.answer or {}) for key, report in zip(wanted, _take(wanted), strict=True)}
 
 
 def forget(keys: Iterable[GameKey]) -> None:
@@ -173,8 +165,7 @@ def _take(keys: Sequence[GameKey]) -> list[Report]:
     reports = _reports(reported)
     there = {*reported}
     if lost := [name for name in names if name not in there]:
-        what = f"{_kind(keys[0])}s"
-        raise GameLost(f"{len(lost)} of {len(names)} {what} were launched and never reported, the first: {lost[0]}")
+        raise GameLost(f"{len(lost)} of {len(names)} games were launched and never reported, the first: {lost[0]}")
     if names:
         tq.kv_clear(keys=names, partition_id=PARTITION)
     return reports
@@ -196,10 +187,6 @@ def _reports(names: list[str]) -> list[Report]:
         if report.error is not None:
             raise GameFailed(report.error)
     return reports
-
-
-def _kind(key: GameKey) -> str:
-    return "question" if key.split == "question" else "game"
 
 
 def _name(key: GameKey) -> str:

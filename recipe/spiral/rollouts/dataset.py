@@ -1,4 +1,4 @@
-"""Games as rows of a verl dataset: which game, with which key, who plays; and in validation benchmarks' questions.
+"""Games as rows of a verl dataset: which game, with which key, who plays.
 
 Rows are made from (run seed, index), so the dataset has no files, no end, and the same rows on every machine; its
 position in a checkpoint is the number of games that were handed out. In sync mode, where batches are counted in turns,
@@ -12,20 +12,11 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from ..extensions import Questions, loaded
 from .schedule import parse_games, training_row, validated_games, validation_rows
 from .validation_opponents import matches
 
 #: verl wants a length; this many games are never reached.
 ENDLESS = 1_000_000_000
-
-
-def asked(config: Any, run_seed: int) -> Questions | None:
-    """What validation asks besides its rows, by an extension; ValueError: several would."""
-    found = [asks for extension in loaded() if (asks := extension.questions(config, run_seed)) is not None]
-    if len(found) > 1:
-        raise ValueError("extensions: several ask questions in validation; leave out one, or validation.benchmarks")
-    return found[0] if found else None
 
 
 class GameDataset(Dataset[dict[str, Any]]):
@@ -40,16 +31,12 @@ class GameDataset(Dataset[dict[str, Any]]):
         self.games_per_step = int(config.train_batch_size) if numbered else None
         self.games_per_start = int(config.games_per_start)
         self.rows: list[dict[str, Any]] | None = None
-        #: What validation asks besides its games.
-        self.questions: Questions | None = None
         if data_files == "val":
             validation, shares = config.validation, validated_games(config)
             played = matches(validation.opponents, config.opponents, shares, required=False)
-            games = validation_rows(played, self.run_seed, validation.games_per_role)
+            self.rows = validation_rows(played, self.run_seed, validation.games_per_role)
             # verl's loader takes no empty dataset, also where there is no validation: then this row is not played
-            games = games or [training_row(shares, self.run_seed, None, 0)]
-            self.questions = asked(config, self.run_seed)
-            self.rows = games if self.questions is None else self.questions.rows(games)
+            self.rows = self.rows or [training_row(shares, self.run_seed, None, 0)]
 
     def __len__(self) -> int:
         return ENDLESS if self.rows is None else len(self.rows)

@@ -61,7 +61,7 @@ class AnswerLoop(PolicyLoop):
         tokens, truncated = await self._generate(prompt_ids, {**sampling, "seed": key.seed("sampling", 0, 0)})
         text = self._decode(tokens.response_ids)
         settings = self.config.questions
-        judge = scorer(str(settings.grader), float(settings.seconds), int(settings.workers))
+        judge = scorer(str(settings.grader), float(settings.seconds))
         score = await asyncio.to_thread(judge.score, question, text)
         return answer_record(key, question, text, tokens, truncated, score)
 

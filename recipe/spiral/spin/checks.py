@@ -107,7 +107,7 @@ def check_questions(config: DictConfig) -> None:
         check_installed(f"questions.grader={BOXED}", "; or name a function of yours, module:function")
         return
     require(":" in grader, f"questions.grader={grader}: must be {BOXED}, or a function as module:function")
-    scorer = FunctionScorer(grader, config.questions.seconds, 1)
+    scorer = FunctionScorer(grader, config.questions.seconds)
     try:
         scorer.check()
     except RuntimeError as error:

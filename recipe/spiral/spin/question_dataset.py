@@ -10,10 +10,9 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from ..extensions import Questions
 from ..players.seats import Opponent, Seat
 from ..players.seeds import GameKey
-from ..rollouts.dataset import ENDLESS, asked
+from ..rollouts.dataset import ENDLESS
 from .training_questions import GRADER, TrainingQuestion, load_questions, order, train_key
 
 AGENT = "spiral_answer"
@@ -33,17 +32,13 @@ class QuestionDataset(Dataset[dict[str, Any]]):
     ) -> None:
         self.run_seed, self.batch = int(config.run_seed), int(config.train_batch_size)
         self.responses = int(config.responses)
-        #: What validation asks besides its questions.
-        self.questions: Questions | None = None
         self.rows: list[dict[str, Any]] | None = None
         # verl says which of the two it builds by the files alone
         if data_files == config.train_files:
             self.train = load_questions(data_files, "data.train_files")
             return
         held_out = load_questions(data_files, "data.val_files")[: config.validation.questions]
-        rows = [_row(question, GameKey("val", self.run_seed, 0, i), i, 1) for i, question in enumerate(held_out)]
-        self.questions = asked(config, self.run_seed)
-        self.rows = rows if self.questions is None else self.questions.rows(rows)
+        self.rows = [_row(question, GameKey("val", self.run_seed, 0, i), i, 1) for i, question in enumerate(held_out)]
 
     def __len__(self) -> int:
         return ENDLESS if self.rows is None else len(self.rows)

@@ -1,6 +1,6 @@
 """The score of a response to a question: by the benchmarks' grader, or by a function of the user's.
 
-Both judge in processes of their own: a response, or a function, that hangs, crashes or returns nonsense costs its
+Both judge in a process of its own: a response, or a function, that hangs, crashes or returns nonsense costs its
 answer, and its name is counted.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ..lab.graders.grading import Grader
-from ..lab.graders.judges import CRASH, TIME_OUT, Judges, NotStarted
+from ..lab.graders.judges import CRASH, TIME_OUT, Judge, NotStarted
 from ..players.prompts import last_box
 from ..players.records import Verdict
 from .training_questions import TrainingQuestion
@@ -42,9 +42,9 @@ class Score:
 
 
 @cache
-def scorer(grader: str, seconds: float, workers: int) -> BoxScorer | FunctionScorer:
+def scorer(grader: str, seconds: float) -> BoxScorer | FunctionScorer:
     """This process's scorer, by the config's ``questions``. Any number of threads may ask it."""
-    return BoxScorer(seconds, workers) if grader == BOXED else FunctionScorer(grader, seconds, workers)
+    return BoxScorer(seconds) if grader == BOXED else FunctionScorer(grader, seconds)
 
 
 class BoxScorer:
@@ -53,8 +53,8 @@ class BoxScorer:
     An answer that uses up its time is wrong: were it left out, it would pay to give such ones.
     """
 
-    def __init__(self, seconds: float, workers: int) -> None:
-        self._grader = Grader(workers, seconds)
+    def __init__(self, seconds: float) -> None:
+        self._grader = Grader(seconds)
 
     def score(self, question: TrainingQuestion, response: str) -> Score:
         verdict = self._grader.grade(question.question, response)
@@ -70,13 +70,12 @@ class FunctionScorer:
         function: "module:function". It gets ``data_source``, ``solution_str``, ``ground_truth`` and ``extra_info`` by
             name, and returns a number, or a dict with one under "score".
         seconds: that one response may take.
-        workers: the largest number of processes.
     """
 
-    def __init__(self, function: str, seconds: float, workers: int) -> None:
+    def __init__(self, function: str, seconds: float) -> None:
         self._seconds = seconds
         self._started = False
-        self._judges = Judges(workers, function, _PROCESSOR * seconds)
+        self._judge = Judge(function, _PROCESSOR * seconds)
 
     def check(self) -> None:
         """See that there is such a function.
@@ -84,10 +83,10 @@ class FunctionScorer:
         Raises:
             RuntimeError: there is none, or its module cannot be imported.
         """
-        self._judges.ask(None, 60)
+        self._judge.ask(None, 60)
 
     def close(self) -> None:
-        self._judges.close()
+        self._judge.close()
 
     def score(self, question: TrainingQuestion, response: str) -> Score:
         answer = last_box(response)
@@ -98,7 +97,7 @@ class FunctionScorer:
             "extra_info": question.extra_info,
         }
         try:
-            said = self._judges.ask(asked, self._seconds)
+            said = self._judge.ask(asked, self._seconds)
         except NotStarted as error:
             if not self._started:
                 raise

@@ -1,21 +1,19 @@
-"""What a run writes beside its checkpoints: the records of its games, and its answers to benchmarks' questions.
+"""What a run writes beside its checkpoints: the records of its games.
 
 One file per step, whole or not there: of games, JSON lines packed by gzip. A game's line ends with a digest of its
-other fields, which shows what no replay does: changed log-probabilities or token ids. A resumed run cuts both folders
-back to its checkpoint's step, so that nothing is in them twice.
+other fields, which shows what no replay does: changed log-probabilities or token ids. A resumed run cuts the folder
+back to its checkpoint's step, so that nothing is in it twice.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from ..players.records import GameRecord
 from .disk import write_whole
@@ -47,8 +45,7 @@ class RecordWriter:
         """Write a step's games, in the order of their keys."""
         self.path.mkdir(parents=True, exist_ok=True)
         file = self.file(split, step)
-        lines = (record.to_json().encode() for record in sorted(records, key=lambda record: record.key))
-        write_whole(file, pack(line[:-1] + BEFORE + digest(line).encode() + AFTER + b"\n" for line in lines))
+        write_whole(file, pack(map(line_of, sorted(records, key=lambda record: record.key))))
         return file
 
     def write_beside(self, split: str, step: int, records: Sequence[GameRecord]) -> None:
@@ -84,31 +81,17 @@ class RecordWriter:
         return [(match[1], int(match[2]), match[0]) for match in matches]
 
 
-class AnswerFolder:
-    """A run's answers to benchmarks' questions: one file per validation."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-
-    def write(self, step: int, answers: Iterable[Mapping[str, Any]]) -> Path:
-        """Each answer with its verdict, in the order in which they were asked."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        file = self.path / f"step_{step:06d}.jsonl"
-        write_whole(file, (json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers))
-        return file
-
-    def cut_back(self, step: int) -> None:
-        """Remove what was written after ``step``."""
-        for file in self.path.glob("step_*.jsonl"):
-            if (number := file.stem.removeprefix("step_")).isdecimal() and int(number) > step:
-                file.unlink()
-
-
 def pack(lines: Iterable[bytes]) -> Iterator[bytes]:
     """A file's bytes, as any gzip reads them, in pieces. Without a time in its header: equal games give equal files."""
     deflate = zlib.compressobj(_LEVEL, wbits=16 + zlib.MAX_WBITS)  # 16: with the head and the end of a gzip file
     yield from map(deflate.compress, lines)
     yield deflate.flush()
+
+
+def line_of(record: GameRecord) -> bytes:
+    """A game's line, with its end."""
+    line = record.to_json().encode()
+    return line[:-1] + BEFORE + digest(line).encode() + AFTER + b"\n"
 
 
 def digest(line: bytes) -> str:

@@ -91,22 +91,13 @@ class Console:
         return f"pool {metrics['fsp/size']:.0f}{won}  "
 
     def validation(self, step: int, metrics: Mapping[str, float], more: Iterable[str] = ()) -> None:
-        """Write a validation: a line for each opponent, game and role, one for each benchmark, and ``more`` lines."""
+        """Write a validation: a line for each opponent, game and role, and ``more`` lines."""
         for role in validated_roles(metrics):
             shares = "  ".join(f"{name} {metrics[f'{role}/{name}']:6.1%}" for name in SHARES)
             games = metrics[f"{role}/games"]
             reward = f"reward {metrics[f'{role}/reward']:+.2f}"
             name = role.removeprefix("val-core/")
             self.say(f"validation at step {step}: {name:<24} {shares}  {reward}  ({games:.0f} games)")
-        for benchmark in sorted(name.removesuffix("/answers") for name in metrics if name.endswith("/answers")):
-            shares = "  ".join(
-                f"{kind} {metrics[name]:6.1%}"
-                for name in metrics
-                if name.startswith(f"{benchmark}/") and "@" in (kind := name.rsplit("/", 1)[1])
-            )
-            truncated, questions = metrics[f"{benchmark}/truncated"], metrics[f"{benchmark}/count"]
-            shares += f"  truncated {truncated:6.1%}  ({questions:.0f} questions)"
-            self.say(f"validation at step {step}: {benchmark.removeprefix('val-core/'):<24} {shares}")
         for line in more:
             self.say(f"validation at step {step}: {line}")
 

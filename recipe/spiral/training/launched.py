@@ -97,7 +97,7 @@ def launch(batch: Any, launched: Launched, league: League, seated: bool = False)
         assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
     if keys[0].split == TRAIN and not seated:
         give_seats(batch, league)
-    for uid, noted in launches(batch):  # a validation set may hold questions beside its games
+    for uid, noted in launches(batch):
         launched.add(uid, noted)
 
 

@@ -1,12 +1,12 @@
 """What a run has besides its models: all state that goes into checkpoints, and what it writes into its folder.
 
 A checkpoint holds baselines, the league (pool, win rates), what watchers remember and the games' mean length.
-Beside the checkpoints lie the records of games, answers to benchmarks, and the lines for people.
+Beside the checkpoints lie the records of games, and the lines for people.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,10 @@ from ..extensions import loaded
 from ..opponents.league import League
 from ..players.seeds import GameKey
 from ..rae import RoleBaselines
-from ..rollouts import channel
 from ..rollouts.channel import Played
 from ..storage.checkpoints import REFERENCE, is_of, read_state, resumed_from, write_state
 from ..storage.metrics_file import MetricsFile
-from ..storage.record_writer import AnswerFolder, RecordWriter
+from ..storage.record_writer import RecordWriter
 from ..storage.saving import CheckpointFolder
 from .console import Console
 from .kept_settings import kept_settings
@@ -55,7 +54,6 @@ class RunState:
         self.watchers = [watcher for watcher in asked if watcher is not None]
         self.league = League(config)
         self.records = RecordWriter(run_dir / "games")
-        self.answers = AnswerFolder(run_dir / "benchmarks")
         self.metrics = MetricsFile(run_dir)
         self.console = Console(run_dir)
         self.league.folder.say = self.console.say
@@ -67,7 +65,7 @@ class RunState:
         self._ranks = ranks
         self.records_after = 0
 
-    # -- games and answers ---------------------------------------------------------------------------------------------
+    # -- games ---------------------------------------------------------------------------------------------------------
 
     def write_records(self, split: str, step: int, games: Played) -> None:
         """Have a step's games written, beside what comes next, if ``records.every`` includes the step."""
@@ -78,13 +76,6 @@ class RunState:
         if not self.config.records.tokens:
             records = [replace(game, turns=[replace(turn, tokens=None) for turn in game.turns]) for game in records]
         self.records.write_beside(split, step, records)
-
-    def judge_answers(self, step: int, keys: Sequence[GameKey], dataset: Any) -> dict[str, float]:
-        """The metrics of a validation's answers to benchmarks' questions. The judge, which the validation set
-        knows, has a bounded time for each."""
-        answers, metrics = dataset.questions.judge(channel.take_answers(keys))
-        self.answers.write(step, answers)
-        return dict(metrics)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
@@ -144,7 +135,7 @@ class RunState:
         if own and not self.config.trainer.get("val_only"):  # which goes on with nothing
             for later in self.checkpoints.go_back(step):
                 self.console.say(f"{later}: a later checkpoint, which the run went back from, is here now")
-            for written in (self.records, self.answers, self.metrics):
+            for written in (self.records, self.metrics):
                 written.cut_back(step)
         initial, base = self.config.fsp.initial, self.config.actor_rollout_ref.model.path
         self.league.restore(state.get("league", {}), folder, initial, base, step)

@@ -6,17 +6,18 @@ import json
 import random
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from recipe.spiral.lab.evaluation import command as main_eval
 from recipe.spiral.lab.evaluation.evaluation import Evaluation
-from recipe.spiral.lab.evaluation.settings import Settings
+from recipe.spiral.lab.evaluation.settings import EngineSettings, Settings
 from recipe.spiral.players.policy import Generate, Generation
 from recipe.spiral.players.records import Tokens
+from recipe.spiral.processes.composing import RECIPE
 
 END = 0
 
@@ -117,10 +118,14 @@ class FakeEngine:
 
 def composed(*overrides: str) -> DictConfig:
     """The config of an evaluation, as the entry composes it."""
-    assert main_eval  # its resolvers
-    folder = Path(main_eval.__file__).parents[2] / "config"
-    with initialize_config_dir(str(folder), version_base=None):
+    with initialize_config_dir(str(RECIPE / "config"), version_base=None):
         return compose("eval", [*overrides, "engine=cpu"])
+
+
+def engine_settings(**more: Any) -> EngineSettings:
+    """As on a CPU, but for these."""
+    made = cast(EngineSettings, OmegaConf.to_object(composed().engine))
+    return replace(made, **{"dtype": "auto", "vllm": {}, **more})
 
 
 def settings(folder: Path, *overrides: str) -> Settings:

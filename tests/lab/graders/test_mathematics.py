@@ -138,6 +138,13 @@ def test_other_writings_are_right_and_one_digit_or_sign_changed_is_wrong(referen
     ("reference", "answer"),
     [
         ("0", "-0"),
+        (r"\sin^2 x", r"\sin^2\left(x\right)"),
+        (r"2\cos^{2}(3x)", r"2\cos^2 3x"),
+        (r"\ln^2 x", r"(\ln x)^2"),
+        (r"\ln(x+1)", r"\log(x+1)"),
+        ("June 20", "20 June"),
+        ("March 3, 2020", "3rd of March 2020"),
+        (r"2\vec a+\vec b", r"\vec{b}+2\vec{a}"),
         (r"\text{(C)}", r"\textbf{C}"),
         (r"\text{(C)}", "(C) 12"),
         ("27", r"\textbf{(E)}\ 27"),
@@ -226,6 +233,10 @@ def test_the_same(reference: str, answer: str) -> None:
 @pytest.mark.parametrize(
     ("reference", "answer"),
     [
+        (r"\sin^2 x", r"\sin x^2"),
+        (r"\log_{10} 2", r"\ln 2"),
+        ("20 June", "20 July"),
+        (r"\vec a", r"\vec b"),
         ("2.88e-19", "3.88e-19"),
         ("-1./3", "-1./4"),
         (".0000672", ".0000673"),

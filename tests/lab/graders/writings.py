@@ -84,7 +84,7 @@ def main(folder: str) -> None:
     for benchmark in CATALOG.values():
         if benchmark.kind == "math":
             questions += load(benchmark.id, folder)
-    with Grader(workers=2) as grader, ThreadPoolExecutor(2) as threads:
+    with Grader() as grader, ThreadPoolExecutor(2) as threads:
         for wanted in ("right", "wrong"):
             ways = (
                 (one.answer, changed(one.answer, rng, 4) if wanted == "wrong" else writings(one.answer))

@@ -33,11 +33,10 @@ def test_evaluations_beside_the_run_are_its_own_by_their_policies_paths(
         assert [place.name for place in folders(folder)] == ["of a snapshot", "of the run"]
 
 
-def test_a_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    for name, field in (("whole", "x"), ("long", "x" * 200_000)):
+def test_results_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    for name, text in (("whole", '{"results": []}'), ("torn", '{"results": [')):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "results.json").write_text('{"results": []}')
-        (tmp_path / name / "actions.csv").write_text(f"policy,game\n{field},KuhnPoker\n")
-    shown = evaluations(tmp_path, [tmp_path / "whole", tmp_path / "long"])
+        (tmp_path / name / "results.json").write_text(text)
+    shown = evaluations([tmp_path / "whole", tmp_path / "torn"])
     assert [one["name"] for one in shown["evaluations"]] == ["whole"]
-    assert shown["unreadable"] == ["long: Error"]
+    assert shown["unreadable"] == ["torn: JSONDecodeError"]

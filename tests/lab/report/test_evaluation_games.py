@@ -1,16 +1,15 @@
-"""An evaluation's folder as a report: its games are replayed, also while it goes on and where it follows a run."""
+"""An evaluation's folder as a report: its games are replayed, also while it goes on."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from recipe.spiral.lab.evaluation.matches.matchups import Plan, PlannedGame
-from recipe.spiral.lab.evaluation.matches.store import FILE, EvaluationStore
+from recipe.spiral.lab.evaluation.matches.folder import GAMES, EvaluationFolder
+from recipe.spiral.lab.evaluation.matches.matchups import GameId, Plan
 from recipe.spiral.lab.report import evaluation_games
 from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.run_report import RunReport
@@ -24,10 +23,10 @@ def planned(n: int = 3) -> Plan:
     return plan(n, *MATCH_UPS)
 
 
-def add(folder: Path, games: Iterable[PlannedGame]) -> Path:
-    with EvaluationStore(folder, manifest("policy <b>a</b>", "b", "random")) as store:
+def add(folder: Path, games: Iterable[GameId]) -> Path:
+    with EvaluationFolder(folder, manifest("policy <b>a</b>", "b", "random")) as made:
         for game in games:
-            store.append(at_random(game))
+            made.add(at_random(game))
     return folder
 
 
@@ -48,12 +47,12 @@ def counted(made: RunReport) -> dict[str, int]:
 def test_every_game_is_there_with_its_policy_and_its_table(tmp_path: Path) -> None:
     made = report(add(tmp_path, planned()))
     facts: dict[str, Any] = made.bundle.read("run")
-    assert (facts["kind"], facts["games"]["eval"], facts["by_checkpoint"]) == ("evaluation", 12, False)
+    assert (facts["kind"], facts["games"]["eval"]) == ("evaluation", 12)
     assert counted(made) == {"b": 6, "policy <b>a</b>": 6}
     assert made.bundle.read("games")["policies"] == ["b", "policy <b>a</b>"]
     rows = lines(made.bundle, "eval", 1)
     assert [(row["game"], row["roles"], row["index"]) for row in rows] == [
-        (game.id.game, game.id.role, game.id.place) for game in planned()
+        (game.game, game.role, game.place) for game in planned()
     ]
     for row, game in zip(rows, planned(), strict=True):
         shown = unpacked(made.bundle, f"games/eval_1_{row['part']}")[row["place"]]
@@ -74,43 +73,24 @@ def test_only_steps_with_new_games_are_read_again(tmp_path: Path, monkeypatch: p
     assert [len(lines(made.bundle, "eval", step)) for step in (1, 2, 3)] == [5, 5, 2]
 
 
-def test_an_evaluation_that_follows_a_run_has_the_steps_of_its_checkpoints(tmp_path: Path) -> None:
-    for step in (20, 40):
-        add(tmp_path / f"step_{step:06d}", planned(1))
-    (tmp_path / "step_x").mkdir()
-    made = report(tmp_path)
-    assert made.bundle.read("run")["by_checkpoint"] and sorted(made.games.steps["eval"]) == [20, 40]
-    assert counted(made) == {"b": 4, "policy <b>a</b>": 4}
-
-
 def test_a_game_that_a_policy_ended_by_an_illegal_answer_is_counted(tmp_path: Path) -> None:
-    with EvaluationStore(tmp_path, manifest("policy <b>a</b>", "b", "random")) as store:
+    with EvaluationFolder(tmp_path, manifest("policy <b>a</b>", "b", "random")) as made:
         for game in planned(1):
-            store.append(losing(game))
+            made.add(losing(game))
     results = report(tmp_path).bundle.read("run")["results"]
     assert [row[4:] for row in results] == [[0, 0, 1, 1]] * 4
 
 
-def test_a_damaged_row_costs_what_comes_after_it(tmp_path: Path) -> None:
+def test_a_damaged_line_is_counted_and_left_out(tmp_path: Path) -> None:
     add(tmp_path, planned())
-    with sqlite3.connect(tmp_path / FILE) as database:
-        database.execute("UPDATE games SET value = value || ' ' WHERE rowid = 5")
+    lines = (tmp_path / GAMES).read_bytes().splitlines(keepends=True)
+    (tmp_path / GAMES).write_bytes(b"".join([*lines[:4], b"no game\n", *lines[5:]]) + lines[0][:50])
     facts = report(tmp_path).bundle.read("run")
-    assert (facts["games"]["eval"], facts["broken"]) == (4, 1)
-
-
-def test_a_file_that_is_no_evaluation_is_refused_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / FILE).write_text("no database")
-    assert main([str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert "SQLite cannot use this file" in error and error.count("\n") == 1
+    assert (facts["games"]["eval"], facts["broken"]) == (11, 1)
 
 
 def test_the_command_shows_games_and_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = add(tmp_path / "evaluation", planned(1))
-    (folder / "results.csv").write_text("policy,opponent\nb,random\n")  # no sweep's, which has the same name
     (folder / "results.json").write_text('{"results": [], "ratings": [], "notes": ["a note"]}')
     assert main([str(folder)]) == 0
     shown = RunReport(folder, folder / "report").bundle

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.lab.watching.staleness import Bias, staleness, staleness_metrics
+from recipe.spiral.lab.watching.staleness import staleness, staleness_metrics
 from recipe.spiral.lab.watching.watcher import Watcher
 from recipe.spiral.players.records import GameRecord
 from tests.made import record, tokens, turn
@@ -43,16 +43,6 @@ def test_metrics_of_a_step() -> None:
     assert staleness_metrics([], [], step=1)["async/staleness/mean"] == 0
 
 
-def test_bias_is_none_where_nothing_is_dropped_and_seen_where_losses_are() -> None:
-    won = [game(i, (0, 0), rewards=(1.0, -1.0)) for i in range(3)]
-    lost = [game(i, (0, 0), (0, 0), (0, 0), rewards=(-1.0, 1.0)) for i in range(3)]
-    fair = Bias().add(won + lost, [])
-    assert fair == {"async/bias/outcomes": 0.0, "async/bias/turns": 1.0}
-    skewed = Bias().add(won, lost)
-    assert skewed["async/bias/outcomes"] == pytest.approx(0.5)
-    assert skewed["async/bias/turns"] == pytest.approx(0.5)
-
-
 def test_a_watcher_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     """With the steps of before in its counts of steps in a row."""
     made = config(tmp_path, "max_void_steps=2")
@@ -77,10 +67,3 @@ def test_a_watcher_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     again.load_state_dict(whole.state_dict())
     shown(again, 3)
     assert not again.stop, "after a stop it has max_void_steps again"
-
-
-def test_bias_is_over_the_last_steps() -> None:
-    bias = Bias(window=2)
-    bias.add([game(0, (0, 0), rewards=(1.0, -1.0))], [game(1, (0, 0), rewards=(-1.0, 1.0))])
-    bias.add([game(2, (0, 0))], [])
-    assert bias.add([game(3, (0, 0))], [])["async/bias/outcomes"] == 0

@@ -1,10 +1,9 @@
-"""What trackers get besides numbers: sample games for Weights & Biases, histograms, and traces for Weave."""
+"""What trackers get besides numbers: sample games for Weights & Biases, and histograms."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -15,7 +14,6 @@ from recipe.spiral.lab.watching import tracked_games
 from recipe.spiral.lab.watching.tracked_games import (
     COLUMNS,
     MOST_CHARACTERS,
-    Traces,
     check_trackers,
     log_games,
     log_lengths,
@@ -118,57 +116,10 @@ def test_lengths_are_histograms_of_the_policys_turns() -> None:
     assert len(wandb.logged) == 1
 
 
-class Weave(ModuleType):
-    """Weave's client, as far as we use it."""
-
-    def __init__(self) -> None:
-        super().__init__("weave")
-        self.__spec__ = SimpleNamespace(name="weave")  # type: ignore[assignment]
-        self.calls: list[SimpleNamespace] = []
-        self.flushed = 0
-
-    def init(self, project: str) -> Weave:
-        self.project = project
-        return self
-
-    def create_call(
-        self, op: str, inputs: dict[str, Any], parent: Any = None, attributes: Any = None, *, use_stack: bool
-    ) -> Any:
-        assert not use_stack, "games of one moment would become each other's children"
-        self.calls.append(SimpleNamespace(op=op, inputs=inputs, parent=parent, attributes=attributes, output=None))
-        return self.calls[-1]
-
-    def finish_call(self, call: Any, output: Any) -> None:
-        assert call.output is None
-        call.output = output
-
-    def flush(self) -> None:
-        self.flushed += 1
-
-
-def test_games_are_traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    weave = Weave()
-    monkeypatch.setitem(sys.modules, "weave", weave)
-    check_trackers(SimpleNamespace(logger=None, weave="team/spiral"))
-    written = Traces("team/spiral", "run-1", 2)
-    written.write("val", 40, games())
-    written.finish()
-    assert weave.project == "team/spiral" and weave.flushed == 1
-    assert [call.op for call in weave.calls] == ["game", "turn", "turn"] * 2, "so many games as were asked for"
-    game, first, second = weave.calls[:3]
-    assert first.parent is second.parent is game and game.parent is None
-    assert game.attributes == {"experiment_name": "run-1", "split": "val", "step": 40}
-    assert game.output["results"] == [games()[0].result(player) for player in (0, 1)]
-    assert (first.output["verdict"], second.output["verdict"]) == ("legal", "illegal")
-    assert all(call.output is not None for call in weave.calls)
-
-
 def test_trackers_need_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracked_games.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
     for named in (None, "console", ["console", "file"]):
-        check_trackers(SimpleNamespace(logger=named, weave=None))
+        check_trackers(SimpleNamespace(logger=named))
     for named in ("mlflow", ["console", "mlflow"]):
         with pytest.raises(ImportError, match=r"^trainer\.logger: mlflow is not installed"):
-            check_trackers(SimpleNamespace(logger=named, weave=None))
-    with pytest.raises(ImportError, match=r"trainer\.weave=mine: Weave is not installed: pip install"):
-        check_trackers(SimpleNamespace(logger=None, weave="mine"))
+            check_trackers(SimpleNamespace(logger=named))

@@ -1,184 +1,177 @@
-"""The config of an evaluation, read and checked: what is wrong with it is said before anything is loaded.
+"""The settings of an evaluation: the type of each, and the range of those that have one.
 
-The fields have the names of the config's keys; what they mean stands above each key in ``config/eval.yaml``.
+Hydra merges ``Settings`` into the config before ``config/eval.yaml``, which has the defaults and says what each setting
+does. So Hydra refuses a value of another type, and a name that is not there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, cast
 
+from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
+from ...config import Rules as RulesSection
+from ...config import Style, out_of_range, within
+from ...games import resolve
 from ...match import Rules
-from ...players.prompts import check_style, general_template, get_template
+from ...players.prompts import general_template, get_template
 from ...processes.as_written import refuse_environment
 from ...storage.checkpoints import config_file
-from ...storage.disk import unwritable
 from ..opponents.more_kinds import API
-from ..parsing import Count, GameName, Listed, Number, Section, Temperature, checked, parse
-from .benchmarks.catalog import PAPER_AVERAGES, BenchmarkName
-from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES, game_tree
-from .matches.matchups import Randomness
-from .matches.store import FILE
-from .policies.evaluation_engine import EngineSettings
+from .benchmarks.catalog import get_benchmark
+from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES
 
-#: The most answers of one policy in one game that ``by=samples`` may ask for.
-MOST_ANSWERS = 200_000
-#: Of a match-up in each role: all planned games are in memory.
-MOST_GAMES = 1_000_000
-NOTHING = (
-    "games, match_ups: nothing is to be evaluated; name both, games of exploitability or optimality, or "
-    "benchmarks.names"
-)
+#: As ``defaults`` in the YAML calls it.
+SCHEMA = "evaluation_schema"
+#: A number that is above 0.
+_POSITIVE = 1e-9
 
 
-class Refused(ValueError):
-    """An evaluation cannot be done as its config says; the message says why."""
+class Randomness(StrEnum):
+    shared = "shared"
+    own = "own"
 
 
-class NothingPlayed(RuntimeError):
-    """An evaluation has come to nothing: each game was void, each time; the message says why."""
+class MatchUps(StrEnum):
+    cross = "cross"
+    round_robin = "round_robin"
 
 
-def _only(known: Iterable[str]) -> AfterValidator:
-    def check(name: str) -> None:
-        if name not in known:
-            raise ValueError(f"{name}: must be one of {', '.join(known)}")
-
-    return checked(check)
+class ReadBy(StrEnum):
+    scores = "scores"
+    samples = "samples"
 
 
-def _not_zero(number: int) -> int:
-    if number == 0:
-        raise ValueError("0: must be -1 or at least 1")
-    return number
+@dataclass
+class Prompt:
+    template: str | None
+    style: Style | None
 
 
-Folder = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
-
-
-class Prompt(Section):
-    template: Annotated[str, checked(get_template)] | None
-    style: Annotated[str, checked(check_style)] | None
-
-
-class Data(Section):
-    max_prompt_length: Count | None
-    max_response_length: Count | None
+@dataclass
+class Data:
     apply_chat_template_kwargs: dict[str, Any]
+    max_prompt_length: int | None = within(1)
+    max_response_length: int | None = within(1)
 
 
-class Sampling(Section):
-    temperature: Temperature = 1.0
-    top_p: Annotated[Number, Field(gt=0, le=1)] = 1.0
-    top_k: Annotated[int, Field(strict=True, ge=-1), AfterValidator(_not_zero)] = -1
-    min_p: Annotated[Number, Field(ge=0, le=1)] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """vLLM's settings."""
-        return self.model_dump(exclude_none=True)
+@dataclass
+class Sampling:
+    temperature: float = within(0, 2)
+    top_p: float = within(_POSITIVE, 1)
+    top_k: int = within(-1)
 
 
-class ExactMetric(Section):
+@dataclass
+class ExactMetric:
     """A metric that is computed from a policy's table of probabilities, which "scores" or "samples" give."""
 
-    games: Listed[GameName] = ()
-    by: Literal["scores", "samples"] = "scores"
-    samples: Count = 200
+    games: list[str]
+    by: ReadBy
+    samples: int = within(1)
 
 
-class Exploitability(ExactMetric):
-    games: Listed[Annotated[GameName, _only(EXPLOITABILITY_GAMES)]] = ()
+@dataclass
+class Benchmarks:
+    """The reasoning benchmarks that are asked; see docs/reasoning_benchmarks.md."""
 
-
-class OptimalMoves(ExactMetric):
-    games: Listed[Annotated[GameName, _only(OPTIMALITY_GAMES)]] = ()
-
-
-class Benchmarks(Section):
-    """The reasoning benchmarks that are run; see docs/reasoning_benchmarks.md."""
-
-    names: Listed[BenchmarkName]
-    path: Folder | None
-    limit: Count | None
-    samples: Count
-    template: Annotated[str, checked(general_template)] | None
-    max_prompt_length: Count
-    max_response_length: Count
+    names: list[str]
+    path: Path | None
+    template: str | None
     sampling: Sampling
-    paper_model: Annotated[str, _only(PAPER_AVERAGES)] | None
+    limit: int | None = within(1)
+    samples: int = within(1)
+    max_prompt_length: int = within(1)
+    max_response_length: int = within(1)
 
 
-class Settings(Section):
-    """All of the config but what starts the program."""
+@dataclass
+class EngineSettings:
+    """vLLM's; what the keys mean stands in ``config/eval.yaml`` and ``config/engine``."""
 
-    model_config = ConfigDict(extra="ignore", arbitrary_types_allowed=True)
+    dtype: str
+    enforce_eager: bool
+    modules: list[str]
+    vllm: dict[str, Any]
+    tensor_parallel_size: int = within(1)
+    gpu_memory_utilization: float = within(_POSITIVE, 1)
+    max_num_seqs: int = within(1)
+    seconds: float = within(_POSITIVE)
 
-    eval_dir: Folder
-    cache_dir: Folder | None
-    seed: Annotated[int, Field(strict=True, ge=0)]
+
+@dataclass
+class Settings:
+    environment: dict[str, Any]
+    policies: list[Any]
+    opponents: list[Any]
+    match_ups: list[MatchUps]
+    games: list[str]
     randomness: Randomness
-    policies: Any
-    opponents: Any
-    match_ups: Listed[Literal["cross", "round_robin", "own_past"]]
-    games: Listed[GameName]
-    games_per_role: Annotated[Count, Field(le=MOST_GAMES)]
-    lag: Count
-    follow: Annotated[Number, Field(gt=0)] | None
     anchor: str | None
-    logger: Listed[str] | None
-    rules: Annotated[Rules, BeforeValidator(lambda section: Rules.from_config(OmegaConf.create(section)))]
+    eval_dir: Path
+    cache_dir: Path | None
+    rules: RulesSection
     prompt: Prompt
     data: Data
     sampling: Sampling
-    concurrency: Count
-    void_retries: Annotated[int, Field(strict=True, ge=0)]
-    exploitability: Exploitability
-    optimality: OptimalMoves
+    exploitability: ExactMetric
+    optimality: ExactMetric
     benchmarks: Benchmarks
     engine: EngineSettings
-    verbose: Annotated[bool, Field(strict=True)]
+    verbose: bool
+    seed: int = within(0)
+    games_per_role: int = within(1)
+    concurrency: int = within(1)
+    void_retries: int = within(0)
 
     @classmethod
     def from_config(cls, config: DictConfig) -> Settings:
         """Read a config.
 
         Raises:
-            ValueError: a setting is wrong; the message says which, and what it must be.
+            ValueError: something is wrong that its types do not say; the message names the setting.
         """
         for entries in ("policies", "opponents"):
             refuse_environment(config[entries], entries, API)
-        settings = parse(cls, OmegaConf.to_container(config, resolve=True))
-        settings._check_together()
+        for wrong in out_of_range(config, cls):
+            raise ValueError(wrong)
+        settings = cast(Settings, OmegaConf.to_object(config))
+        settings._check()
         return settings
 
-    def _check_together(self) -> None:
-        for name, folder in (("eval_dir", self.eval_dir), ("cache_dir", self.cache_dir)):
-            if folder is not None and (why := unwritable(folder)):
-                raise ValueError(f"{name}={folder}: {why}; give another folder")
-        if config_file(self.eval_dir).is_file() and not (self.eval_dir / FILE).exists():
+    def _check(self) -> None:
+        self.eval_dir = self.eval_dir.expanduser().absolute()
+        if config_file(self.eval_dir).is_file():
             raise ValueError(f"eval_dir={self.eval_dir}: is a run's folder; give another, such as {self.eval_dir}-eval")
-        if not (self._answers_games or self.benchmarks.names):
-            raise ValueError(NOTHING)
-        cut = self.sampling.top_p != 1 or self.sampling.top_k > 0 or self.sampling.min_p
-        for name, metric in (("exploitability", self.exploitability), ("optimality", self.optimality)):
-            for game in metric.games if metric.by == "samples" else ():
-                sets = len(game_tree(game).information_sets)
-                if sets * metric.samples > MOST_ANSWERS:
-                    raise ValueError(
-                        f"{name}.samples={metric.samples}: at {game}'s {sets} information sets that makes more than "
-                        f"{MOST_ANSWERS} answers: take fewer, {name}.by=scores, or leave {game} out of {name}.games"
-                    )
-            if metric.games and metric.by == "scores" and (cut or not self.sampling.temperature > 0):
+        self.games = [resolve(game) for game in self.games]
+        for name, known in (("exploitability", EXPLOITABILITY_GAMES), ("optimality", OPTIMALITY_GAMES)):
+            metric: ExactMetric = getattr(self, name)
+            metric.games = [resolve(game) for game in metric.games]
+            if unknown := sorted({*metric.games} - {*known}):
+                raise ValueError(f"{name}.games: {', '.join(unknown)}: must be of {', '.join(known)}")
+            cut = self.sampling.top_p != 1 or self.sampling.top_k > 0 or not self.sampling.temperature > 0
+            if cut and metric.games and metric.by is ReadBy.scores:
                 raise ValueError(
                     f"{name}.by=scores: log-probabilities are those of the whole distribution: set "
-                    "sampling.temperature above 0, sampling.top_p=1, sampling.top_k=-1 and sampling.min_p=0, or "
-                    f"{name}.by=samples"
+                    f"sampling.temperature above 0, sampling.top_p=1 and sampling.top_k=-1, or {name}.by=samples"
                 )
+        self.benchmarks.names = [get_benchmark(name).id for name in self.benchmarks.names]
+        for template, check in ((self.prompt.template, get_template), (self.benchmarks.template, general_template)):
+            if template is not None:
+                check(template)
+        if not (self.answers_games or self.benchmarks.names):
+            raise ValueError("games, exploitability.games, optimality.games, benchmarks.names: name one at least")
+        _ = self.match_rules
+
+    @property
+    def match_rules(self) -> Rules:
+        """Raises ValueError: they are no rules."""
+        return Rules.from_config(OmegaConf.create(asdict(self.rules)))
 
     @property
     def cache(self) -> Path:
@@ -186,18 +179,19 @@ class Settings(Section):
         return self.cache_dir or self.eval_dir.with_name(f"{self.eval_dir.name}-weights")
 
     @property
-    def whole(self) -> Path:
-        """The folder of the whole evaluation: with ``follow`` that of each checkpoint lies in it."""
-        return self.eval_dir if self.follow is None else self.eval_dir.parent
+    def answers_games(self) -> bool:
+        """Whether anybody plays, or is measured at a game."""
+        return bool((self.games and self.match_ups) or self.exploitability.games or self.optimality.games)
 
     def with_lengths(self, known: Iterable[tuple[int, int]]) -> Settings:
         """With the longest of the policies' lengths, in tokens, where the config leaves a length to them."""
         prompt, response = [max(lengths, default=1) for lengths in zip(*known, strict=True)] or [1, 1]
-        lengths = {
-            "max_prompt_length": self.data.max_prompt_length or prompt,
-            "max_response_length": self.data.max_response_length or response,
-        }
-        return self.model_copy(update={"data": self.data.model_copy(update=lengths)})
+        data = replace(
+            self.data,
+            max_prompt_length=self.data.max_prompt_length or prompt,
+            max_response_length=self.data.max_response_length or response,
+        )
+        return replace(self, data=data)
 
     # In tokens, once ``with_lengths`` has set them:
 
@@ -216,21 +210,19 @@ class Settings(Section):
             longest = max(longest, self.benchmarks.max_prompt_length + self.benchmarks.max_response_length)
         return longest
 
-    @property
-    def _answers_games(self) -> bool:
-        """Whether anybody plays, or is measured at a game."""
-        return bool((self.games and self.match_ups) or self.exploitability.games or self.optimality.games)
-
-    def for_manifest(self) -> dict[str, Any]:
+    def decisive(self) -> dict[str, Any]:
         """What decides how games go, besides policies and seed.
 
-        Not the longest prompt: the prompts of the games that were played did fit. Nor the longest response where
-        nobody plays or is measured: benchmarks have one of their own.
+        Not the longest prompt: the prompts of the games that were played did fit. Nor the longest response where nobody
+        plays or is measured: benchmarks have one of their own.
         """
         return {
-            "rules": asdict(self.rules),
-            "sampling": self.sampling.to_dict(),
-            "max_response_length": self.max_response_length if self._answers_games else None,
+            "rules": asdict(self.match_rules),
+            "sampling": asdict(self.sampling),
+            "max_response_length": self.max_response_length if self.answers_games else None,
             "apply_chat_template_kwargs": self.data.apply_chat_template_kwargs,
             "dtype": self.engine.dtype,
         }
+
+
+ConfigStore.instance().store(name=SCHEMA, node=Settings)

@@ -1,6 +1,6 @@
 """Whether a response answers its question correctly. No response can hang or crash the caller.
 
-Mathematics is judged in processes of its own. If an answer uses up its processor time, or takes four times as long by
+Mathematics is judged in a process of its own. If an answer uses up its processor time, or takes four times as long by
 the clock, its process is killed and another one is started; the answer is wrong, with the reason "time-out". The limit
 is processor time, so that a verdict does not depend on the machine's load.
 """
@@ -10,14 +10,13 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from string import ascii_uppercase
 
 from ...extras import install
 from ...players.prompts import extract_answer, last_box
 from .judge_process import MATH
-from .judges import CRASH, TIME_OUT, Judges
+from .judges import CRASH, TIME_OUT, Judge
 from .question import Question
 from .unwrapping import unwrapped
 
@@ -65,18 +64,16 @@ def check_installed(setting: str, otherwise: str = "") -> None:
 
 
 class Grader:
-    """Judges answers in up to ``workers`` processes, which are started when they are first needed.
+    """Judges answers in a process of its own, which is started when it is first needed.
 
     Any number of threads may use it. Close it, or use it as a context manager.
 
     Args:
-        workers: the largest number of processes.
         seconds: the processor time that one answer may take.
     """
 
-    def __init__(self, workers: int = 2, seconds: float = 5.0) -> None:
-        self._seconds, self._workers = seconds, workers
-        self._judges = Judges(workers, MATH, seconds)
+    def __init__(self, seconds: float = 5.0) -> None:
+        self._seconds, self._judge = seconds, Judge(MATH, seconds)
 
     def grade(self, question: Question, response: str) -> Verdict:
         """The verdict on a response. Only the content of its last closed box counts.
@@ -97,11 +94,6 @@ class Grader:
         right = letter == question.answer
         return Verdict(right, "right" if right else "wrong", letter)
 
-    def grade_all(self, pairs: Sequence[tuple[Question, str]]) -> list[Verdict]:
-        """The verdicts on many responses, in their order."""
-        with ThreadPoolExecutor(self._workers) as threads:
-            return list(threads.map(lambda pair: self.grade(*pair), pairs))
-
     def compare(self, reference: str, answer: str) -> str:
         """Whether two answers are the same: "right", "wrong", "unreadable", "time-out" or "crash"."""
         reference, answer = reference.strip(), answer.strip()
@@ -113,14 +105,14 @@ class Grader:
         if _WHOLE.fullmatch(reference) and _WHOLE.fullmatch(answer):
             return "right" if int(reference) == int(answer) else "wrong"
         check_installed("math benchmarks")
-        said = self._judges.ask([reference, answer], self._seconds * _CLOCK)
+        said = self._judge.ask([reference, answer], self._seconds * _CLOCK)
         if "said" not in said:
             return str(said.get("failed", CRASH))
         return {True: "right", False: "wrong", None: "unreadable"}[said["said"]]
 
     def close(self) -> None:
-        """End the idle processes. A busy process ends after its answer."""
-        self._judges.close()
+        """End the process."""
+        self._judge.close()
 
     def __enter__(self) -> Grader:
         return self

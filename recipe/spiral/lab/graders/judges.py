@@ -1,12 +1,11 @@
-"""Processes that judge answers, so that no answer and no function can hang or crash the caller.
+"""A process that judges answers, so that no answer and no function can hang or crash the caller.
 
-One that takes too long is killed, and another is started when it is needed.
+One that takes too long is killed, and another is started for the next answer.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import subprocess
 import sys
@@ -29,54 +28,44 @@ class NotStarted(RuntimeError):
     """No process starts; the message has its reason."""
 
 
-class Judges:
-    """Up to so many processes of one judge, started when they are first needed. Any number of threads may ask.
+class Judge:
+    """A process of one judge, started when it is first needed. Any number of threads may ask, one after the other.
 
     Args:
-        workers: the largest number of processes.
-        judge: see ``worker.main``.
+        judge: see ``judge_process.main``.
         seconds: the processor time that one answer may take.
     """
 
-    def __init__(self, workers: int, judge: str, seconds: float) -> None:
+    def __init__(self, judge: str, seconds: float) -> None:
         self._command = [sys.executable, "-P", str(WORKER), judge, str(seconds)]
-        self._closed = threading.Event()
-        self._idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
-        for _ in range(workers):
-            self._idle.put(None)
+        self._free = threading.Lock()
+        self._process: _Process | None = None
 
     def ask(self, message: Any, clock: float) -> dict[str, Any]:
-        """What a process says to ``message`` within ``clock`` seconds; or {"failed": TIME_OUT or CRASH}.
-
-        Raises:
-            NotStarted: no process starts.
-            RuntimeError: they were closed.
-        """
-        if self._closed.is_set():
-            raise RuntimeError("the grader is closed")
-        process = self._idle.get()
-        try:
-            if process is not None and process.ended():
-                process.kill()
-            if process is None or process.killed:
-                process = _Process(self._command)
-            return process.ask(message, clock)
-        except BaseException:
-            if process is not None:
-                process.kill()
-            raise
-        finally:
-            if process is not None and self._closed.is_set():
-                process.kill()
-            self._idle.put(None if process is None or process.killed else process)
+        """What the process says to ``message`` within ``clock`` seconds; or {"failed": TIME_OUT or CRASH}. Raises
+        NotStarted: no process starts."""
+        with self._free:
+            if self._process is None or self._process.ended():
+                self._end()
+                self._process = _Process(self._command)
+            try:
+                said = self._process.ask(message, clock)
+            except BaseException:
+                self._end()
+                raise
+            if "failed" in said:
+                self._end()
+            return said
 
     def close(self) -> None:
-        """End the idle processes. A busy process ends after its answer."""
-        self._closed.set()
-        with suppress(queue.Empty):
-            while True:
-                if (process := self._idle.get_nowait()) is not None:
-                    process.kill()
+        """End the process."""
+        with self._free:
+            self._end()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+        self._process = None
 
 
 class _Process:
@@ -91,14 +80,10 @@ class _Process:
                 # A session of its own, so that Ctrl-C at the terminal reaches only the caller.
                 start_new_session=True,
             )
-        self.killed = False
         try:
-            said = self._said(_START_SECONDS) or {"failed": f"not ready after {_START_SECONDS:.0f} s"}
+            said = self._pipe.recv() if self._pipe.poll(_START_SECONDS) else {"failed": "it is not ready"}
         except (EOFError, OSError):
             said = {}
-        except BaseException:
-            self.kill()
-            raise
         if "ready" not in said:
             self.kill()
             why = said.get("failed") or f"exit status {self._process.returncode}"
@@ -111,7 +96,8 @@ class _Process:
     def ask(self, message: Any, clock: float) -> dict[str, Any]:
         try:
             self._pipe.send(message)
-            if (said := self._said(clock)) is not None:
+            if self._pipe.poll(clock):
+                said: dict[str, Any] = self._pipe.recv()
                 return said
         except (EOFError, OSError):
             # Its pipe closes a moment before its exit status is known.
@@ -123,21 +109,12 @@ class _Process:
         return {"failed": TIME_OUT if not ended or self._process.returncode == -signal.SIGPROF else CRASH}
 
     def kill(self) -> None:
-        """End it, with all that it has started, which may be what never returns.
-
-        What it started in another session is missed if it has ended by itself.
-        """
-        if self.killed:
-            return
-        self.killed = True
+        """End it, with all that it has started."""
         with suppress(psutil.NoSuchProcess):
             for started in psutil.Process(self._process.pid).children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
                     started.kill()
-        os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._pipe.close()
-
-    def _said(self, seconds: float) -> dict[str, Any] | None:
-        """What it says next; None: nothing, in this time. Raises EOFError, OSError: it has ended."""
-        return self._pipe.recv() if self._pipe.poll(seconds) else None

@@ -18,11 +18,10 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.singleton import Singleton
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ...checks import check_model
-from ...checks.names import values
 from ...checks.resumption import finished, followed
 from ...checks.settle import settle
 from ...opponents.model_files import is_hub_id
@@ -62,12 +61,23 @@ def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[st
     the others."""
     with _own_hydra(), initialize_config_dir(str(RECIPE / "config"), version_base=None):
         default = compose("spiral_trainer", overrides=[f"{group}={choice}" for group, choice in choices.items()])
-    written = values(default, resolve=False)
+    written = _values(default)
     settle(default)
-    settled, now = (values(each, resolve=False) for each in (default, config))
+    settled, now = (_values(each) for each in (default, config))
     follows = {name for name, value in settled.items() if name in written and value != written[name]}
     changed = [(name, value) for name, value in now.items() if name not in settled or settled[name] != value]
     return [(name, value) for name, value in changed if name not in follows | {*_OWN}]
+
+
+def _values(config: DictConfig) -> dict[str, Any]:
+    """Every setting by its whole name, as it is written: one that follows from another is a link."""
+
+    def walk(values: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
+        for key, value in values.items():
+            yield from walk(value, f"{place}{key}.") if isinstance(value, Mapping) else [(f"{place}{key}", value)]
+
+    container: Any = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
+    return dict(walk(container, ""))
 
 
 @contextmanager

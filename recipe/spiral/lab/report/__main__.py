@@ -18,7 +18,6 @@ from ...processes.launch import is_in_use
 from ...processes.run_log import duration
 from ...processes.terminal import fail, note
 from ...storage.disk import InUse, unwritable
-from ..database import DamagedDatabase
 from ..local_server import CannotListen, LocalServer
 from .bundle import NoCharts
 from .run_report import REPORT, NoRun, RunReport
@@ -33,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return _run(options)
-    except (NoRun, NoCharts, CannotListen, ImportError, OSError, DamagedDatabase, InUse) as error:
+    except (NoRun, NoCharts, CannotListen, ImportError, OSError, InUse) as error:
         return fail(error, 2)
 
 
@@ -95,7 +94,7 @@ def _watch_beside(report: RunReport, run: Path) -> None:
     """As ``_watch``, while pages are served, which goes on in any case."""
     try:
         _watch(report, run)
-    except (NoRun, OSError, DamagedDatabase, InUse) as error:
+    except (NoRun, OSError, InUse) as error:
         note(f"the pages are not renewed any more: {error}")
 
 

@@ -32,7 +32,7 @@ PAGES = {
     "index": ("Overview", (*_CHARTS, "overview")),
     "games": ("Games", (*_BASE, "finding", "games")),
     "game": ("Game", (*_BASE, "table", "finding", "game")),
-    "evaluation": ("Evaluation", (*_CHARTS, "policies", "evaluation")),
+    "evaluation": ("Evaluation", (*_CHARTS, "evaluation")),
 }
 #: Fast; stronger compression makes games a tenth smaller and takes three times as long.
 _LEVEL = 4

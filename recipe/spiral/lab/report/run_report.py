@@ -17,7 +17,7 @@ from ...processes.launch import is_in_use
 from ...processes.run_log import LOG
 from ...storage.checkpoints import config_file, config_of
 from ...storage.run_config import setting
-from ..evaluation.matches.store import FILE
+from ..evaluation.matches.folder import GAMES
 from .bundle import DATA, Bundle
 from .curves import Curves
 from .evaluation_games import EvaluationGames, is_evaluation
@@ -26,7 +26,7 @@ from .folder import is_inside
 from .game_index import COUNTED, INVALID, OUTCOMES, SPLITS, Games, RunGames
 
 #: Of the report's data; another number makes a report anew.
-FORM = 7
+FORM = 8
 _STATE = "state.json"
 #: The report's folder in a run's, unless the user gives another.
 REPORT = "report"
@@ -67,7 +67,7 @@ class RunReport:
     def __init__(self, run_dir: Path, folder: Path, named: Sequence[str] = ()) -> None:
         evaluated = not is_run(run_dir)
         if evaluated and not is_evaluation(run_dir):
-            raise NoRun(f"{run_dir}: no run is here, and no evaluation ({config_file(run_dir).name}, games/, {FILE})")
+            raise NoRun(f"{run_dir}: no run is here, and no evaluation ({config_file(run_dir).name}, games/, {GAMES})")
         self.run_dir, self.bundle = run_dir, Bundle(folder)
         # Not the path itself: a report may be sent to others.
         identity = "\0".join([str(run_dir.absolute()), *sorted(named)])
@@ -120,7 +120,7 @@ class RunReport:
         bundle = self.bundle
         bundle.write("curves", self.curves.shown())
         bundle.write("games", self._catalogue())
-        bundle.write("evaluation", evaluations(self.run_dir, places))
+        bundle.write("evaluation", evaluations(places))
         bundle.write("run", self._facts(running))
         # Last, and alone: pages look at it to see whether there is anything new.
         bundle.write("version", {"version": time.time_ns() // 1_000_000, "running": running})
@@ -161,7 +161,6 @@ class RunReport:
             "started": self.curves.first,
             "latest": self.curves.latest,
             "kind": kind,
-            "by_checkpoint": bool(self._evaluation and self._evaluation.follows),
             "results": [] if kind == "run" else self._counted("eval" if kind == "evaluation" else "human"),
             "asks_questions": setting(config, "data.custom_cls.name") == "QuestionDataset",
             "settings": settings,

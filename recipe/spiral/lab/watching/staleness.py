@@ -1,4 +1,4 @@
-"""How old games are when they are trained, in versions of the policy's weights, and which games are lost to age.
+"""How old games are when they are trained, in versions of the policy's weights.
 
 Version v is the policy after step v; step t trains a game of version t - 1 on-policy. A game's staleness at step t is
 (t - 1) - v, with v the oldest version that wrote a part of one of the policy's turns: how long an opponent took, or
@@ -7,8 +7,8 @@ for how long the game waited in a queue, does not count.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from statistics import fmean
 
 from ...players.records import GameRecord
@@ -60,43 +60,3 @@ def _versions(record: GameRecord) -> int:
     """How many versions from the first that wrote one of the policy's turns to the last."""
     written = versions(record)
     return max(last for _, last in written) - min(first for first, _ in written) + 1 if written else 0
-
-
-class Bias:
-    """How the trained games differ from all that were played to their end, over the last steps."""
-
-    def __init__(self, window: int = 20) -> None:
-        #: Of each step, games by kind: those that were trained, and the others.
-        self._steps: deque[tuple[Counter[_Kind], Counter[_Kind]]] = deque(maxlen=window)
-
-    def add(self, trained: Iterable[GameRecord], dropped: Iterable[GameRecord]) -> dict[str, float]:
-        """Take in a step's games.
-
-        Returns:
-            ``async/bias/outcomes``: the total variation distance between the shares of (game, opponent, trained
-            players, result) among the trained games and among all, from 0 (none) to 1. ``async/bias/turns``: mean
-            turns of the trained games divided by that of all.
-        """
-        self._steps.append((Counter(map(_kind, trained)), Counter(map(_kind, dropped))))
-        columns = zip(*self._steps, strict=True)
-        kept, lost = ([kind for games in column for kind in games.elements()] for column in columns)
-        if not kept:
-            return {"async/bias/outcomes": 0.0, "async/bias/turns": 1.0}
-        played = kept + lost
-        distance = _total_variation(Counter(kind[:-1] for kind in kept), Counter(kind[:-1] for kind in played))
-        turns = fmean(kind[-1] for kind in kept) / max(fmean(kind[-1] for kind in played), 1e-9)
-        return {"async/bias/outcomes": distance, "async/bias/turns": turns}
-
-
-#: Game, kind of opponent, trained players, player 0's result, number of turns.
-_Kind = tuple[str, str, tuple[int, ...], str, int]
-
-
-def _kind(record: GameRecord) -> _Kind:
-    return record.game, record.opponent, record.trainable, record.result(0), len(record.turns)
-
-
-def _total_variation(first: Counter[tuple[object, ...]], second: Counter[tuple[object, ...]]) -> float:
-    """Half of the sum of the differences between the shares of two counts, of which none is empty."""
-    of_first, of_second = first.total(), second.total()
-    return sum(abs(first[kind] / of_first - second[kind] / of_second) for kind in first | second) / 2

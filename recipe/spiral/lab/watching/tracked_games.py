@@ -1,20 +1,17 @@
-"""What the trackers of ``trainer.logger`` get besides numbers; and Weave.
+"""What the trackers of ``trainer.logger`` get besides numbers.
 
-Weights & Biases gets sample games and histograms of response lengths, TensorBoard the histograms. Weave
-(``trainer.weave``) gets traces.
+Weights & Biases gets sample games and histograms of response lengths, TensorBoard the histograms. (Traces of single
+requests are verl's ``actor_rollout_ref.rollout.trace``.)
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from itertools import chain, zip_longest
 from typing import Any
 
-from ...extras import install
 from ...players.prompts import boxed
 from ...players.records import GameRecord
 from ...processes.terminal import visible
@@ -90,63 +87,9 @@ def text(record: GameRecord) -> str:
 
 
 def check_trackers(trainer: Any) -> None:
-    """See that the packages of ``trainer.logger`` and ``trainer.weave`` are installed; ImportError says how to install
-    one that is not."""
+    """See that the packages of ``trainer.logger`` are installed, which verl looks for when all workers run; ImportError
+    says how to install one that is not."""
     named = [trainer.logger] if isinstance(trainer.logger, str) else trainer.logger or ()
     for name in named:
         if name in _PACKAGES and importlib.util.find_spec(name) is None:
             raise ImportError(f"trainer.logger: {name} is not installed: pip install {name}, or leave it out")
-    if trainer.weave is not None and importlib.util.find_spec("weave") is None:
-        raise ImportError(
-            f"trainer.weave={trainer.weave}: Weave is not installed: {install('weave')}, or set trainer.weave=null"
-        )
-
-
-class Traces:
-    """Traces of games for Weave: a call for each game, and in it one for each turn.
-
-    They are made from the records when the games are over, so they have no times.
-
-    Args:
-        project: Weave's, as "name" or "entity/name"; it is created if need be.
-        experiment: the run's name, an attribute of every call.
-        games: the number of games of each step and of each validation that are traced.
-    """
-
-    def __init__(self, project: str, experiment: str, games: int) -> None:
-        self._client: Any = importlib.import_module("weave").init(project)
-        self._experiment, self._games = experiment, games
-
-    def write(self, split: str, step: int, records: Sequence[GameRecord]) -> None:
-        """Trace the first games of a step (``split`` "train") or of a validation ("val")."""
-        for record in sorted(records, key=lambda record: record.key)[: self._games]:
-            self._game(split, step, record)
-
-    def _game(self, split: str, step: int, record: GameRecord) -> None:
-        attributes = {"experiment_name": self._experiment, "split": split, "step": step}
-        inputs = {
-            "game": record.game,
-            "key": asdict(record.key),
-            "players": list(record.players),
-            "trained": list(record.trainable),
-            "opponent": record.opponent,
-        }
-        game = self._client.create_call("game", inputs, attributes=attributes, use_stack=False)
-        for turn in record.turns:
-            seen = {"player": turn.player, "turn": turn.turn, "observation": turn.observation}
-            call = self._client.create_call("turn", seen, parent=game, attributes=attributes, use_stack=False)
-            answered = {
-                "response": turn.response,
-                "verdict": turn.verdict,
-                "action": turn.action,
-                "advantage": turn.advantage,
-                "tokens": None if turn.tokens is None else len(turn.tokens.response_ids),
-            }
-            self._client.finish_call(call, output=answered)
-        results = [record.result(player) for player in (0, 1)]
-        output = {"rewards": list(record.rewards), "results": results, "termination": record.termination}
-        self._client.finish_call(game, output={**output, "discarded": record.discarded})
-
-    def finish(self) -> None:
-        """Send what is left."""
-        self._client.flush()

@@ -16,8 +16,8 @@ from ..opponents.more_kinds import API
 from ..run_summary import summary
 from .guard import Guard
 from .reasoning import reasoning_metrics
-from .staleness import Bias, staleness_metrics
-from .tracked_games import Traces, log_games, log_lengths
+from .staleness import staleness_metrics
+from .tracked_games import log_games, log_lengths
 from .void_games import VoidGames, void_games
 
 
@@ -28,7 +28,7 @@ class Watcher(extensions.Watcher):
         self._config, trainer = config, config.trainer
         self._guard = Guard(config.guard)
         self._action = config.guard.action
-        self._bias = Bias() if trainer.v1.trainer_mode != "sync" else None
+        self._asynchronous = trainer.v1.trainer_mode != "sync"
         self._reasoning_chars = config.guard.reasoning_chars
         #: Of the step's games.
         self._metrics: dict[str, float] = {}
@@ -36,9 +36,6 @@ class Watcher(extensions.Watcher):
         self._endpoints = [each.name for each in parse_opponents(config.opponents) if each.kind == API]
         self._spent = Costs(Path(config.run_dir) / COSTS)
         self._samples = int(trainer.log_val_generations)
-        self._traces: Traces | None = None
-        if trainer.weave is not None:
-            self._traces = Traces(trainer.weave, trainer.experiment_name, int(trainer.weave_games))
 
     def games(
         self,
@@ -54,8 +51,6 @@ class Watcher(extensions.Watcher):
             self._metrics = self._of_games(step, records, discarded)
         if split == "val":
             log_games(trackers, step, [*records, *discarded], self._samples, file)
-        if self._traces is not None:
-            self._traces.write(split, step, records)
         played = [*records, *discarded]
         if split == "val":
             return [f"validation at step {step}: {line}" for line in void_games(played).values()]
@@ -63,10 +58,10 @@ class Watcher(extensions.Watcher):
 
     def _of_games(self, step: int, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> dict[str, float]:
         metrics = reasoning_metrics(records, self._reasoning_chars)
-        if self._bias is None:
+        if not self._asynchronous:
             return metrics
         dropped = [record for record in discarded if record.discarded == "stale"]
-        return metrics | staleness_metrics(records, dropped, step) | self._bias.add(records, dropped)
+        return metrics | staleness_metrics(records, dropped, step)
 
     def step(self, metrics: dict[str, float]) -> list[str]:
         metrics |= self._metrics | self._costs()
@@ -87,8 +82,6 @@ class Watcher(extensions.Watcher):
         return tokens | {f"opponents/{name}/usd": usage.cost or 0.0 for name, usage in spent.items()}
 
     def finish(self) -> list[str]:
-        if self._traces is not None:
-            self._traces.finish()
         config = self._config
         game = parse_games(config.games)[0].id if plays_games(config) else None
         return summary(Path(config.run_dir), Path(config.trainer.default_local_dir), game)

@@ -1,4 +1,4 @@
-"""avg@k, pass@k and maj@k against cases worked by hand and brute force; the table."""
+"""avg@k, pass@k and maj@k against cases worked by hand and brute force."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.lab.evaluation.benchmarks.answers import Sample
-from recipe.spiral.lab.evaluation.benchmarks.benchmark_metrics import Graded, Score, majority, pass_at, score, table
-from recipe.spiral.lab.evaluation.benchmarks.catalog import CATALOG
+from recipe.spiral.lab.evaluation.benchmarks.benchmark_metrics import Graded, majority, pass_at, score
 from recipe.spiral.lab.graders.grading import Verdict
 
 RIGHT = Verdict(True, "right", "7")
@@ -89,7 +88,6 @@ def test_a_score_with_all_its_counts() -> None:
 def test_a_comparison_that_failed_counts_as_different_and_is_counted() -> None:
     made = score("aime24", graded([[wrong("1"), wrong("2"), RIGHT]]), lambda *_: "time-out")
     assert (made.comparisons_failed.value, made.comparisons_failed.count) == (1.0, 1)
-    assert "1 of 1 comparisons" in table([made])
 
 
 def test_the_interval_is_over_questions_not_samples() -> None:
@@ -103,30 +101,3 @@ def test_the_interval_is_over_questions_not_samples() -> None:
     assert mixed.low is not None and mixed.low > many.low
     never = score("aime24", graded([[wrong("1")] * 16] * 10), same_text).avg
     assert never.low == 0 and never.high is not None and 0.2 < never.high < 0.35
-
-
-def full(benchmark: str, share: float) -> Score:
-    count = CATALOG[benchmark].questions
-    right = round(share * count)
-    return score(benchmark, graded([[RIGHT]] * right + [[wrong("1")]] * (count - right), benchmark), same_text)
-
-
-def test_the_table_puts_the_papers_numbers_beside_ones_own() -> None:
-    scores = [full(benchmark, 0.4) for benchmark in CATALOG]
-    shown = table(scores, "Qwen3-4B-Base")
-    lines = shown.splitlines()
-    cells = [line.split("  ") for line in lines]
-    assert len(set(map(len, lines[:10]))) == 1
-    assert [cell.strip() for cell in cells[2] if cell.strip()][:4] == ["MATH500", "500", "1", "40.0"]
-    assert any(line.split() == ["this", "run", "40.0", "8"] for line in lines)
-    assert any(
-        line.startswith("arXiv 2506.24119: Qwen3-4B-Base, SPIRAL, TicTacToe + Kuhn Poker  42.7") for line in lines
-    )
-    assert "DeepSeek" not in shown and "DeepSeek" in table(scores)
-
-
-def test_the_table_says_when_it_does_not_compare() -> None:
-    few = [full("aime24", 0.5), score("gpqa", graded([[RIGHT]], "gpqa"), same_text)]
-    shown = table(few)
-    assert "1 of 198" in shown
-    assert "this run, not the paper's eight benchmarks with all their questions" in shown

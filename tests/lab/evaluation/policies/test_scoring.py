@@ -13,11 +13,12 @@ import torch
 
 from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.lab.evaluation.exploitability.policy_table import read_scores
-from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineSettings, arguments
+from recipe.spiral.lab.evaluation.policies.evaluation_engine import arguments
 from recipe.spiral.lab.evaluation.policies.scored import Scorer, load, of_model
 from recipe.spiral.players.player import PlayerMisconfigured
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.rollouts.end_tokens import end_tokens
+from tests.lab.evaluation.made_policies import engine_settings
 from tests.made_checkpoints import small_model
 
 TEMPERATURE = 0.8
@@ -71,8 +72,8 @@ def test_scores_are_computed_in_what_vllm_plays_in(
     monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", loaded)
     (tmp_path / "config.json").write_text(json.dumps({"dtype": stored}))
     load(tmp_path)
-    assert given == [dtype] == [arguments(tmp_path, (), 8, EngineSettings())["dtype"]]
-    assert arguments(tmp_path, (), 8, EngineSettings(dtype="float32"))["dtype"] == "float32"
+    assert given == [dtype] == [arguments(tmp_path, (), 8, engine_settings())["dtype"]]
+    assert arguments(tmp_path, (), 8, engine_settings(dtype="float32"))["dtype"] == "float32"
 
 
 def plainly(model: Any, prompt: list[int], answer: list[int], ends: frozenset[int]) -> float:

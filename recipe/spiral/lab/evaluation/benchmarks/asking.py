@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,11 +14,10 @@ from tqdm import tqdm
 from ....players.player import PromptTooLong
 from ....players.policy import Generate
 from ....players.prompts import Template, general_template
-from ...database import Database
 from ...graders.grading import check_installed
 from ...graders.question import Question
+from ..matches.folder import Lines
 from ..matches.loop import for_each
-from ..matches.store import OtherEvaluation, differences
 from ..policies.evaluated_policy import Policy
 from ..settings import Benchmarks, Settings
 from .answers import Sample, reply_to, sample_seed
@@ -38,59 +38,43 @@ def load_questions(settings: Benchmarks) -> list[Question]:
 
 
 class Answers:
-    """A policy's samples, stored in the evaluation's database.
+    """A policy's samples in the evaluation's folder, a line of JSON each. Those that were made with other settings, or
+    of another version of a question, are left alone."""
 
-    Raises:
-        OtherEvaluation: the answers that are there were made with other settings.
-    """
-
-    def __init__(self, database: Database, policy: Policy, settings: Settings) -> None:
-        self._table, self._policy = database.table("answers"), policy.name
-        ours = {
-            "seed": settings.seed,
-            "sampling": _sampling(settings.benchmarks),
-            "policy": policy.identity,
-            "template": template_of(policy, settings.benchmarks).name,
-        }
-        ours = json.loads(json.dumps(ours))
-        samples = [Sample(**row) for _, row in self._table.items(policy.name)]
-        stored = database.table("settings").get("answers", policy.name)
-        if not samples:
-            database.table("settings").put("answers", policy.name, value=ours)
-        elif changes := "; ".join(differences(stored, ours)):
-            raise OtherEvaluation(
-                f"{database.file}: {policy.name} has answered benchmarks with other settings ({changes}): use the same "
-                "settings, or another folder"
-            )
-        self._samples = {sample.key: sample for sample in samples}
+    def __init__(self, lines: Lines, policy: Policy, settings: Settings) -> None:
+        self._lines = lines
+        how = [
+            settings.seed,
+            _sampling(settings.benchmarks),
+            policy.identity,
+            template_of(policy, settings.benchmarks).name,
+        ]
+        digest = hashlib.blake2b(json.dumps(how, sort_keys=True).encode(), digest_size=16).hexdigest()
+        self._head = {"policy": policy.name, "how": digest}
+        stored = map(json.loads, lines)
+        samples = [Sample(**each["sample"]) for each in stored if self._head.items() <= each.items()]
+        self._samples = {(sample.digest, sample.key): sample for sample in samples}
 
     def add(self, sample: Sample) -> None:
-        self._table.add(self._policy, *sample.key, value=asdict(sample))
-        self._samples[sample.key] = sample
+        self._lines.append(json.dumps({**self._head, "sample": asdict(sample)}).encode() + b"\n")
+        self._samples[sample.digest, sample.key] = sample
 
     def missing(self, questions: Sequence[Question], samples: int) -> list[tuple[Question, int]]:
-        """The questions that are still to be answered, each with the number of the sample.
-
-        Raises:
-            OtherEvaluation: a question was another one when it was answered.
-        """
-        missing = []
-        for question in questions:
-            for number in range(samples):
-                sample = self._samples.get((question.benchmark, question.id, number))
-                if sample is None:
-                    missing.append((question, number))
-                elif sample.digest != question.digest:
-                    raise OtherEvaluation(
-                        f"{self._policy} has answered another version of question {question.id} of "
-                        f"{question.benchmark}: use the earlier data, or another folder"
-                    )
-        return missing
+        """The questions that are still to be answered, each with the number of the sample."""
+        return [
+            (question, number)
+            for question in questions
+            for number in range(samples)
+            if (question.digest, (question.benchmark, question.id, number)) not in self._samples
+        ]
 
     def of(self, questions: Sequence[Question], samples: int) -> list[Sample]:
         """So many samples of each question, in the order of the questions."""
-        keys = ((question.benchmark, question.id, number) for question in questions for number in range(samples))
-        return [self._samples[key] for key in keys]
+        return [
+            self._samples[question.digest, (question.benchmark, question.id, number)]
+            for question in questions
+            for number in range(samples)
+        ]
 
 
 async def ask(
@@ -136,4 +120,4 @@ def template_of(policy: Policy, settings: Benchmarks) -> Template:
 
 
 def _sampling(settings: Benchmarks) -> dict[str, Any]:
-    return {**settings.sampling.to_dict(), "max_tokens": settings.max_response_length}
+    return {**vars(settings.sampling), "max_tokens": settings.max_response_length}

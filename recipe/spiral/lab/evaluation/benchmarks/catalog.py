@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
-
-from pydantic import AfterValidator
+from typing import Any
 
 from ...graders.question import Kind, Question, choice_question, math_question
 
@@ -25,8 +23,6 @@ PAPER_AVERAGES: Mapping[str, Mapping[str, float]] = {
     },
     "DeepSeek-R1-Distill-Qwen-7B": {"base": 59.7, "SPIRAL": 61.7},
 }
-#: SPIRAL's sampling for benchmarks, zero-shot.
-SAMPLING: Mapping[str, float] = {"temperature": 0.6, "top_p": 0.95}
 
 _MATH_FIELDS = "question (or problem) and answer (or final_answer, or a solution with \\boxed{}); id if there is one"
 _GPQA_FIELDS = "Question, Correct Answer, Incorrect Answer 1, Incorrect Answer 2, Incorrect Answer 3; Record ID"
@@ -55,12 +51,6 @@ class Benchmark:
     fields: str = _MATH_FIELDS
     config: str | None = None
     gated: bool = False
-
-    @property
-    def place(self) -> str:
-        """Where its questions come from on the hub, in words."""
-        terms = ", after its terms were accepted there" if self.gated else ""
-        return f"{self.id}: {self.hub}, {self.questions} questions{terms}"
 
     def read(self, row: Mapping[str, Any], number: int) -> Question:
         """The question of a row, whose ``number`` in the file, from 0, is the question's id if it has none.
@@ -104,7 +94,3 @@ def get_benchmark(name: str) -> Benchmark:
 
 def _plain(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
-
-
-#: A benchmark's id; a title becomes one.
-BenchmarkName = Annotated[str, AfterValidator(lambda name: get_benchmark(name).id)]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar, cast
-
-from tqdm import tqdm
 
 from ....games import GameFailure, make
 from ....match import Rules, play
@@ -16,13 +13,13 @@ from ....players.player import Player, PlayerFailure
 from ....players.policy import Generate, PolicyPlayer
 from ....players.prompts import Encode, encoder, get_template
 from ....players.records import GameRecord
+from ....players.seeds import GameKey
 from ...opponents.api.endpoint_client import NotAsked
 from ...opponents.more_kinds import make_player
 from ..policies.evaluated_policy import Policy
 from ..policies.policy_weights import read_tokenizer
 from ..settings import Settings
-from .matchups import PlannedGame
-from .store import EvaluationStore
+from .matchups import GameId, Plan
 
 Item = TypeVar("Item")
 
@@ -33,7 +30,9 @@ class Seating:
     ``generate_as`` gives a policy's engine; it is called when the policy is seated.
     """
 
-    def __init__(self, policies: list[Policy], settings: Settings, generate_as: Callable[[Policy], Generate]) -> None:
+    def __init__(
+        self, policies: Sequence[Policy], settings: Settings, generate_as: Callable[[Policy], Generate]
+    ) -> None:
         self._policies = {policy.name: policy for policy in policies}
         self._settings, self.generate_as = settings, generate_as
         self._read_tokenizer = cache(read_tokenizer)
@@ -44,18 +43,14 @@ class Seating:
         policy, settings = self._policies[name], self._settings
         if policy.model is None:
             if name not in self._fixed:  # one player for all games: an endpoint's connections and budget are its own
-                self._fixed[name] = make_player(policy.kind, policy.settings, name, run_dir=str(settings.whole))
+                self._fixed[name] = make_player(policy.kind, policy.settings, name, run_dir=str(settings.eval_dir))
             return self._fixed[name]
-        tokenizer = self.tokenizer(policy)
-
-        def decode(ids: list[int]) -> str:
-            return str(tokenizer.decode(ids, skip_special_tokens=True))
-
+        tokenizer, sampling = self.tokenizer(policy), settings.sampling
         player = PolicyPlayer(
             generate=self.generate_as(policy),
             encode=self.encode(policy, game),
-            decode=decode,
-            sampling={**settings.sampling.to_dict(), "max_tokens": settings.max_response_length},
+            decode=lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True)),
+            sampling={**vars(sampling), "max_tokens": settings.max_response_length},
             prompt_length=settings.max_prompt_length,
             name=policy.name,
         )
@@ -65,8 +60,13 @@ class Seating:
         """A policy's tokenizer, read once; ValueError: transformers cannot read it."""
         return self._read_tokenizer(policy.tokenizer)
 
-    def check_templates(self, policy: Policy, templates: Iterable[str]) -> None:
-        """See that a policy's prompts can be made; ValueError: a template does not go with its tokenizer's."""
+    def encode(self, policy: Policy, game: str) -> Encode:
+        """Turns a game's observations into the policy's prompts."""
+        return encoder(self.tokenizer(policy), *policy.prompt(game), **policy.chat_template_kwargs)
+
+    def check(self, policy: Policy, templates: Iterable[str], games: Iterable[str]) -> None:
+        """See that a policy with weights can be asked in these games; ValueError: a template does not go with its
+        tokenizer's, or the first prompt of a game is too long already."""
         for template in templates:
             try:
                 get_template(template).encode(self.tokenizer(policy), "", **policy.chat_template_kwargs)
@@ -74,9 +74,6 @@ class Seating:
                 raise ValueError(
                     f"prompt.template={template} ({policy.name}): does not go with {policy.tokenizer}: {error}"
                 ) from error
-
-    def check_lengths(self, policy: Policy, games: Iterable[str]) -> None:
-        """See that a policy can be asked in these games; ValueError: the first prompt of one is too long already."""
         for game in sorted(games):
             state, limit = make(game, 0), self._settings.max_prompt_length
             tokens = len(self.encode(policy, game)(state.observation(state.current_player), ()))
@@ -86,56 +83,51 @@ class Seating:
                     "and prompts are never cut; raise it, take a shorter prompt.template, or leave the game out"
                 )
 
-    def encode(self, policy: Policy, game: str) -> Encode:
-        """Turns a game's observations into the policy's prompts."""
-        return encoder(self.tokenizer(policy), *policy.prompt(game), **policy.chat_template_kwargs)
-
 
 async def play_games(
-    store: EvaluationStore, games: Sequence[PlannedGame], seat: Seating, settings: Settings, bar: tqdm
-) -> list[PlannedGame]:
-    """Play games, ``settings.concurrency`` at a time, and add each to the store when it has ended.
+    games: Sequence[tuple[GameId, int]],
+    plan: Plan,
+    seat: Seating,
+    settings: Settings,
+    ended: Callable[[GameRecord], None],
+) -> None:
+    """Play games, ``settings.concurrency`` at a time.
 
-    A game in which a player, or the game itself, failed is stored as void, and played again with other randomness:
+    A game in which a player, or the game itself, failed is void, and played again with other randomness:
     ``settings.void_retries`` times, in all starts of the evaluation together.
 
     Args:
-        games: what is missing, with the keys of their next tries.
-        bar: moves with each game that counts.
-
-    Returns:
-        The games that were void each time.
+        games: what is missing, each with the number of its next try.
+        ended: is given each game when it has ended, void ones included.
 
     Raises:
-        NotAsked: an endpoint's budget or quota is spent; what was played by then is stored.
+        NotAsked: an endpoint's budget or quota is spent.
         Exception: whatever else a player raises that is no such failure.
     """
-    given_up: list[PlannedGame] = []
+    rules = settings.match_rules
 
-    async def play_until_it_counts(game: PlannedGame) -> None:
-        first, second = (seat(name, game.id.game) for name in game.players)
-        for retry in range(game.key.retry, settings.void_retries + 1):
-            record = await _play(replace(game, key=replace(game.key, retry=retry)), (first, second), settings.rules)
-            store.append(record)
+    async def play_until_it_counts(game: tuple[GameId, int]) -> None:
+        id_, tries = game
+        first, second = (seat(name, id_.game) for name in id_.players)
+        for retry in range(tries, settings.void_retries + 1):
+            record = await _play(id_, plan.key(id_, retry), (first, second), rules)
+            ended(record)
             if record.discarded is None:
-                bar.update()
                 return
-        given_up.append(game)
 
     await for_each(games, play_until_it_counts, settings.concurrency)
-    return given_up
 
 
-async def _play(game: PlannedGame, players: tuple[Player, Player], rules: Rules) -> GameRecord:
-    game_id, trainable, key = game.id.game, (game.id.role,), game.key
+async def _play(game: GameId, key: GameKey, players: tuple[Player, Player], rules: Rules) -> GameRecord:
+    trainable = (game.role,)
     try:
-        record = await play(key, game_id, make(game_id, key.game_seed()), players, trainable, rules)
+        record = await play(key, game.game, make(game.game, key.game_seed()), players, trainable, rules)
     except NotAsked:
         raise
     except (PlayerFailure, GameFailure) as error:
         reason = f"{type(error).__name__}: {error}"
-        record = GameRecord(key, game_id, game.players, trainable, discarded="void", reason=reason)
-    record.opponent = game.id.opponent
+        record = GameRecord(key, game.game, game.players, trainable, discarded="void", reason=reason)
+    record.opponent = game.opponent
     return record
 
 

@@ -31,7 +31,7 @@ class Policy:
         lengths: its longest prompt and response, in tokens, where the evaluation does not set them.
         texts: the folder of its tokenizer and end tokens, where they are with neither its model nor its adapter.
         chat_template_kwargs: further arguments of its tokenizer's chat template.
-        run, step: the run whose snapshot it is, and the snapshot's step; None: it is no snapshot.
+        run: the run whose snapshot it is; None: it is no snapshot.
     """
 
     name: str
@@ -48,7 +48,6 @@ class Policy:
     texts: Path | None = None
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     run: str | None = None
-    step: int | None = None
 
     @property
     def tokenizer(self) -> Path:

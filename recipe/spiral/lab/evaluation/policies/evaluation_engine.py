@@ -9,35 +9,24 @@ from __future__ import annotations
 import asyncio
 import importlib
 import itertools
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
-
-from pydantic import Field
+from typing import Any, TypeVar
 
 from ....opponents.model_files import unfit
 from ....players.policy import Generate, Generation
 from ....players.records import Tokens
-from ....processes.engine_failure import EngineFailure, engine_settings, explain
+from ....processes.engine_failure import EngineFailure
 from ....processes.launch import set_environment
 from ....rollouts.end_tokens import end_tokens
 from ....storage.disk import read_json
-from ...parsing import Count, Number, Section
+from ..settings import EngineSettings
 from .evaluated_policy import Policy
-from .policy_weights import computed_in, positions
+from .policy_weights import computed_in
 
 Models = frozenset[Path]
 Work = TypeVar("Work")
 
-#: The names of its settings.
-EVALUATION = engine_settings("engine", arguments="engine.vllm", model="policies") | {
-    "kv_cache_memory_bytes": "engine.vllm.kv_cache_memory_bytes",
-    "max_model_len": "data.max_prompt_length and data.max_response_length",
-}
 #: Seconds for loading other weights.
 RELOAD_LIMIT = 600.0
 _EXECUTOR = "distributed_executor_backend"
@@ -45,37 +34,19 @@ _EXECUTOR = "distributed_executor_backend"
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 
-class EngineSettings(Section):
-    """The config's ``engine``; what the keys mean stands in ``config/eval.yaml`` and ``config/engine``.
-
-    How long a start may take is vLLM's: VLLM_ENGINE_READY_TIMEOUT_S.
-    """
-
-    dtype: str = "auto"
-    tensor_parallel_size: Count = 1
-    gpu_memory_utilization: Annotated[Number, Field(gt=0, lt=1)] = 0.9
-    max_num_seqs: Count = 256
-    enforce_eager: bool = False
-    seconds: Annotated[Number, Field(gt=0)] = 1800.0
-    modules: tuple[str, ...] = ()
-    vllm: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
-
-
 class UnfitArguments(EngineFailure):
     """vLLM refuses its settings before anything starts."""
 
 
 class VLLMEngine:
-    """One vLLM engine, started when this is made.
+    """One vLLM engine, started when this is made. What its processes print, the cause of a failure too, is on stderr.
 
     Args:
         model: a Hugging Face folder.
         adapters: the folders of the LoRA adapters that it serves; none: it has no LoRA, and can be reloaded.
         max_model_len: of prompt and response together, in tokens.
         settings: the config's.
-        folder: gets what its processes print, in ``engine.log``.
         engines: the number of engines that run at a time, and share the memory of the GPUs.
-        names: of the settings, for messages.
         texts: the folder of the tokenizer and the end tokens, where they are not with the model.
 
     Raises:
@@ -89,36 +60,26 @@ class VLLMEngine:
         adapters: tuple[Path, ...],
         max_model_len: int,
         settings: EngineSettings,
-        folder: Path,
         engines: int = 1,
-        names: Mapping[str, str] = EVALUATION,
         texts: Path | None = None,
     ) -> None:
         set_environment({"VLLM_LOGGING_STREAM": "ext://sys.stderr"})
         for module in settings.modules:
             importlib.import_module(module)
-        try:
-            from vllm import AsyncEngineArgs
-            from vllm.v1.engine.async_llm import AsyncLLM
-        except ImportError as error:
-            raise ImportError(
-                "vLLM is not installed: run run_scripts/setup.sh, with --gpu on a machine with GPUs; in an environment "
-                f"of your own on such a machine, pip install vllm==0.24.0 ({error})"
-            ) from error
+        from vllm import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
         self.model, self.adapters = model, adapters
         self.settings, self._started_with = settings, model
         self._broken = False
         self._requests = itertools.count()
-        self._names, self._log = names, folder / "engine.log"
-        self._log_start = self._log.stat().st_size if self._log.is_file() else 0
         try:
             chosen = arguments(model, adapters, max_model_len, settings, engines, texts)
-            with stderr_kept(self._log):
-                self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**chosen))
+            self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**chosen))
         except Exception as error:
             # what its processes raise comes here as a RuntimeError
             kind = UnfitArguments if isinstance(error, TypeError | ValueError) else EngineFailure
-            raise kind(f"{model}: vLLM does not start: {self._explain(error)}") from error
+            raise kind(f"{model}: vLLM does not start: {error}") from error
         self._ends = end_tokens(texts or model)
 
     def generate_as(self, name: str, adapter: Path | None = None) -> Generate:
@@ -155,7 +116,7 @@ class VLLMEngine:
                     "concurrency or engine.max_num_seqs"
                 ) from error
             except (EngineDeadError, EngineGenerateError) as error:
-                raise EngineFailure(f"{name}: vLLM failed: {self._explain(error.__cause__ or error)}") from error
+                raise EngineFailure(f"{name}: vLLM failed: {error.__cause__ or error}") from error
             if final is None or not final.outputs or not final.outputs[0].token_ids:
                 raise EngineFailure(f"{name}: vLLM returned no tokens for a prompt of {len(prompt_ids)} tokens")
             token_ids = list(final.outputs[0].token_ids)
@@ -185,15 +146,11 @@ class VLLMEngine:
             )
             dropped = await self._engine.reset_prefix_cache(reset_connector=True)
         except Exception as error:
-            raise EngineFailure(f"{model}: vLLM cannot load its weights: {self._explain(error)}") from error
+            raise EngineFailure(f"{model}: vLLM cannot load its weights: {error}") from error
         if not dropped:
             raise EngineFailure(f"{model}: vLLM still has its prefix cache of the earlier weights")
         self._broken, self.model = False, model
         self._ends = end_tokens(texts or model)
-
-    def _explain(self, error: BaseException) -> str:
-        printed = self._log.read_bytes()[self._log_start :] if self._log.is_file() else b""
-        return explain(error, printed.decode(errors="replace"), self._names, self._log)
 
     def close(self) -> None:
         """End its processes."""
@@ -239,31 +196,9 @@ def arguments(
 
 
 def lora_rank(adapter: Path) -> int:
-    """The rank of a PEFT adapter: the largest, where modules have ranks of their own.
-
-    Raises:
-        ValueError: the adapter's config cannot be read.
-    """
-    file = adapter / "adapter_config.json"
-    try:
-        config = read_json(file)
-        return int(max([config["r"], *(config.get("rank_pattern") or {}).values()]))
-    except (OSError, ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{file}: names no rank of an adapter ({error})") from error
-
-
-def check_length(model: Path, tokens: int) -> None:
-    """See that a model has positions for so many tokens.
-
-    Raises:
-        ValueError: it has fewer.
-    """
-    most = positions(model)
-    if most is not None and tokens > most:
-        raise ValueError(
-            f"{model}: has {most} positions, and {tokens} are needed: lower data.max_prompt_length and "
-            "data.max_response_length, or the benchmarks' own"
-        )
+    """The rank of a PEFT adapter: the largest, where modules have ranks of their own."""
+    config = read_json(adapter / "adapter_config.json")
+    return int(max([config["r"], *(config.get("rank_pattern") or {}).values()]))
 
 
 #: ``start(model, adapters, engines, texts)`` starts an engine, one of so many that run at a time.
@@ -337,24 +272,3 @@ class Engines:
         """End all engines."""
         while self._running:
             self._running.pop().close()
-
-
-@contextmanager
-def stderr_kept(log: Path) -> Iterator[None]:
-    """For the block, and for good in processes that it starts, what is printed on stderr goes into a file, too."""
-    if sys.stderr is None:
-        yield
-        return
-    log.parent.mkdir(parents=True, exist_ok=True)
-    shown = os.dup(2)
-    tee = subprocess.Popen(["tee", "-ia", log], stdin=subprocess.PIPE, stdout=shown)
-    assert tee.stdin is not None
-    os.dup2(tee.stdin.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(shown, 2)
-        os.close(shown)
-        tee.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            tee.wait(1 if sys.exc_info()[0] else 0)  # only what failed has no process left that prints

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from ....games import resolve
 from ....opponents.kinds import entry_of
 from ....opponents.model_files import is_hub_id
 from ....players.prompts import check_style, get_template
-from ....processes.masking import without_secrets
 from ....processes.terminal import visible
 from ...models import EMBEDDED, embedded
 from ...opponents import more_kinds
@@ -39,17 +37,20 @@ MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
 KINDS = (*MODELS, *more_kinds.KINDS)
 _OWN = frozenset({"kind", "name", "games"})
 _PROMPT = frozenset({"template", "style"})
+_RUN = _PROMPT | {"path", "base", "step", "start", "interval", "size"}
 #: What an entry of a kind may have besides; fixed players check their settings themselves.
 _KEYS = {
-    "auto": _PROMPT | {"path", "base", "step", "start", "interval", "size"},
-    "run": _PROMPT | {"path", "base", "step", "start", "interval", "size"},
+    "auto": _RUN,
+    "run": _RUN,
     "model": _PROMPT | {"path"},
     "adapter": _PROMPT | {"path", "base"},
     **{kind: _PROMPT for kind in EMBEDDED},
 }
 
 
-def parse(entries: Any, cache: Path, setting: str = "policies", prompts: Prompts | None = None) -> list[Policy]:
+def parse(
+    entries: Iterable[Any], cache: Path, setting: str = "policies", prompts: Prompts | None = None
+) -> list[Policy]:
     """A config's list of policies; ``setting`` is its name, and checkpoints are exported into ``cache``, once.
 
     Raises:
@@ -57,8 +58,6 @@ def parse(entries: Any, cache: Path, setting: str = "policies", prompts: Prompts
         BrokenCheckpoint, ExportError: a checkpoint that cannot be exported.
         ImportError: a package is not installed.
     """
-    if isinstance(entries, str | Mapping) or not isinstance(entries, Iterable):
-        raise ValueError(f"{setting}={entries!r}: must be a list: {setting}=[tiny, {{path: outputs/spiral/default}}]")
     policies = []
     for entry in entries:
         with entry_of(setting, entry):
@@ -70,11 +69,7 @@ def parse(entries: Any, cache: Path, setting: str = "policies", prompts: Prompts
 
 
 def check_names(policies: Sequence[Policy], setting: str) -> None:
-    """See that each has a name of its own.
-
-    Raises:
-        ValueError: two have the same.
-    """
+    """See that each has a name of its own; ValueError: two have the same."""
     names = [policy.name for policy in policies]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{setting}: {', '.join(twice)} is there twice: give each its own name: {{name: ..., ...}}")
@@ -89,7 +84,7 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     kind = str(given.get("kind") or "auto")
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}: unknown; known kinds: {', '.join(KINDS)}")
-    games = _games(given.get("games"))
+    games = None if given.get("games") is None else tuple(resolve(str(game)) for game in given["games"])
     settings = {key: value for key, value in given.items() if key not in _OWN}
     name = str(given["name"]) if given.get("name") else None
     if kind in more_kinds.KINDS:
@@ -110,20 +105,12 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     return [replace(policy, games=games) for policy in policies]
 
 
-def _games(games: Any) -> tuple[str, ...] | None:
-    if games is None:
-        return None
-    if isinstance(games, str | Mapping) or not isinstance(games, Iterable):
-        raise ValueError(f"games={games!r}: must be a list of games")
-    return tuple(resolve(str(game)) for game in games)
-
-
 def _fixed(kind: str, name: str | None, settings: dict[str, Any], games: tuple[str, ...] | None) -> Policy:
     more_kinds.check(kind, settings, games or ())
     if name is None:
         name = more_kinds.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
     decide = {key: value for key, value in settings.items() if kind != API or key not in OF_ASKING}
-    identity = {"kind": kind, **({"settings": without_secrets(decide)} if decide else {})}
+    identity = {"kind": kind, **({"settings": decide} if decide else {})}
     return Policy(name, kind, identity, games=games, settings=settings)
 
 
@@ -136,9 +123,8 @@ def _with_weights(
     given = str(settings["path"])
     path = Path(given).expanduser()
     if not path.exists():
-        near = [f"; did you mean {other}?" for other in get_close_matches(given, KINDS, n=1, cutoff=0.7)]
-        if near or kind in ("run", "adapter") or not is_hub_id(given):
-            raise ValueError("".join(["there is no such folder", *near]))
+        if kind in ("run", "adapter") or not is_hub_id(given):
+            raise ValueError("there is no such folder")
         folder = whole_model(given, setting)  # from the hub
         return [_policy(name or given, folder, None, settings, prompts, Run(given), {"hub": given})]
     path = path.resolve()
@@ -153,6 +139,34 @@ def _with_weights(
     if kind in ("model", "adapter"):
         raise ValueError(f"holds no {kind} with its config and *.safetensors")
     return _snapshots(path, name, settings, cache, setting, prompts)
+
+
+def _snapshots(
+    path: Path, name: str | None, settings: dict[str, Any], cache: Path, setting: str, prompts: Prompts
+) -> list[Policy]:
+    """One policy for each snapshot of a run that is taken."""
+    step = settings.get("step")
+    spread = {key: settings[key] for key in ("start", "interval", "size") if settings.get(key) is not None}
+    if step is not None:
+        if spread:
+            raise ValueError("give either step, or start, interval and size")
+        spread = {"start": step, "size": 1}
+    members = members_of(path, **spread, setting=f"{setting}: path")
+    if step is not None and members[0][0] != step:
+        raise ValueError(f"step={step}: there is none; the next is of step {members[0][0]}")
+    run = run_of(path)
+    if run.template is None:  # a folder of exports: each has what it takes of its run's config
+        run = replace(run_of(members[-1][1]), name=run.name)
+    run_name = name or run.name
+    policies = []
+    for number, folder, form in members:
+        origin: dict[str, Any] = {"path": str(folder), "step": number}
+        model, adapter = exported(folder, cache) if form == "checkpoint" else folder, None
+        if form_of(model) == "adapter":
+            model, adapter = adapter_base(model, settings.get("base") or run.model, setting), model
+        policy = _policy(f"{run_name}/step_{number:06d}", model, adapter, settings, prompts, run, origin)
+        policies.append(replace(policy, run=run_name))
+    return policies
 
 
 def _policy(
@@ -194,31 +208,3 @@ def _lengths(model: Path) -> tuple[int, int]:
         return LENGTHS
     prompt = min(prompt, most // 2)
     return prompt, min(response, most - prompt)
-
-
-def _snapshots(
-    path: Path, name: str | None, settings: dict[str, Any], cache: Path, setting: str, prompts: Prompts
-) -> list[Policy]:
-    """One policy for each snapshot of a run that is taken."""
-    step = settings.get("step")
-    spread = {key: settings[key] for key in ("start", "interval", "size") if settings.get(key) is not None}
-    if step is not None:
-        if spread:
-            raise ValueError("give either step, or start, interval and size")
-        spread = {"start": step, "size": 1}
-    members = members_of(path, **spread, setting=f"{setting}: path")
-    if step is not None and members[0][0] != step:
-        raise ValueError(f"step={step}: there is none; the next is of step {members[0][0]}")
-    run = run_of(path)
-    if run.template is None:  # a folder of exports: each has what it takes of its run's config
-        run = replace(run_of(members[-1][1]), name=run.name)
-    run_name = name or run.name
-    policies = []
-    for number, folder, form in members:
-        origin: dict[str, Any] = {"path": str(folder), "step": number}
-        model, adapter = exported(folder, cache) if form == "checkpoint" else folder, None
-        if form_of(model) == "adapter":
-            model, adapter = adapter_base(model, settings.get("base") or run.model, setting), model
-        policy = _policy(f"{run_name}/step_{number:06d}", model, adapter, settings, prompts, run, origin)
-        policies.append(replace(policy, run=run_name, step=number))
-    return policies

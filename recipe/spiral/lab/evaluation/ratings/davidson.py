@@ -15,113 +15,71 @@ The log-likelihood is concave. Each parameter has a normal prior with mean 0, so
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import root
-from scipy.sparse import csr_array
-from scipy.special import log_softmax, softmax
-
-from .game_results import GameResult
+from scipy.special import softmax
 
 Floats = NDArray[np.float64]
+#: By the names of players 0 and 1 and the game: how many games player 0 won, drew and lost.
+Outcomes = Mapping[tuple[str, str, str], tuple[int, int, int]]
 #: Elo points for one unit of log-odds (base e): 400 points are odds of 10 to 1.
 ELO = 400 / math.log(10)
 #: The standard deviation of the prior of each strength, first-player advantage and tendency to draws: 800 Elo. A few
 #: dozen games outweigh it.
 PRIOR = 800 / ELO
-_OUTCOMES = ("win", "draw", "loss")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Fit:
     """The model fitted to games.
 
     Attributes:
-        games: the games' ids, sorted.
+        names, games: the players and the games, sorted.
         values: the mode of the posterior: strengths, then the games' advantages, then their tendencies to draws.
             [num_parameters]
-        model_covariance: from the curvature at the mode. [num_parameters, num_parameters]
-        cluster_covariance: from the differences between clusters of games ("sandwich"); None: not asked for.
-            [num_parameters, num_parameters]
-        log_likelihood: at the mode, without the prior.
+        covariance: from the curvature at the mode. [num_parameters, num_parameters]
     """
 
+    names: list[str]
     games: list[str]
     values: Floats
-    model_covariance: Floats
-    cluster_covariance: Floats | None
-    log_likelihood: float
+    covariance: Floats
 
     def error(self, contrast: Floats) -> float:
-        """The standard error of ``contrast @ values``: the larger one of both covariances.
-
-        The curvature knows how uncertain the strength of a player is that never lost, whose results do not vary. The
-        clusters know that games which share their randomness say less than as many independent games.
-        """
-        covariances = (self.model_covariance, self.cluster_covariance)
-        variances = [float(contrast @ covariance @ contrast) for covariance in covariances if covariance is not None]
-        return math.sqrt(max(0.0, *variances))
+        """The standard error of ``contrast @ values``."""
+        return math.sqrt(max(0.0, float(contrast @ self.covariance @ contrast)))
 
 
-def fit(
-    results: Sequence[GameResult],
-    strengths: int,
-    places: Callable[[str, str], Sequence[tuple[int, float]]],
-    clusters: bool = True,
-) -> Fit:
-    """Fit strengths, advantages and tendencies to draws to games.
-
-    Args:
-        results: the games.
-        strengths: the number of strengths.
-        places: for players 0 and 1, the strengths that make player 0 stronger: (index, coefficient).
-        clusters: whether to compute ``cluster_covariance``.
-    """
-    results = sorted(results)  # the result does not depend on the order of games, not even in the last digit
-    games = sorted({result.game for result in results})
-    cells = {cell: row for row, cell in enumerate(dict.fromkeys(result[:3] for result in results))}
-    # The log-odds of each outcome in each cell (first player, second player, game), as linear functions of the values.
-    design = np.zeros((len(cells), 3, strengths + 2 * len(games)))
-    for (first, second, game), row in cells.items():
-        advantage = strengths + games.index(game)
-        for place, coefficient in (*places(first, second), (advantage, 1.0)):
-            design[row, :, place] += 0.5 * coefficient, 0.0, -0.5 * coefficient
+def fit(outcomes: Outcomes) -> Fit:
+    """Fit strengths, advantages and tendencies to draws. A player's games against itself only tell of the game."""
+    cells = sorted(outcomes)  # the result does not depend on the order of games, not even in the last digit
+    names, games = sorted({name for cell in cells for name in cell[:2]}), sorted({cell[2] for cell in cells})
+    # The log-odds of each outcome in each cell, as linear functions of the values.
+    design = np.zeros((len(cells), 3, len(names) + 2 * len(games)))
+    for row, (first, second, game) in enumerate(cells):
+        advantage = len(names) + games.index(game)
+        for place, sign in ((names.index(first), 1), (names.index(second), -1), (advantage, 1)):
+            design[row, :, place] += 0.5 * sign, 0.0, -0.5 * sign
         design[row, 1, advantage + len(games)] = 1.0
-    outcomes = [(cells[result[:3]], _OUTCOMES.index(result.outcome)) for result in results]
-    counts = np.zeros(design.shape[:2])
-    np.add.at(counts, tuple(np.transpose(outcomes)), 1.0)
+    counts = np.array([outcomes[cell] for cell in cells], dtype=np.float64)
     numbers = counts.sum(axis=1, keepdims=True)
-
-    def slopes(values: Floats) -> Floats:
-        """Of the log-likelihood of one game with each outcome. [num_cells, 3, num_parameters]"""
-        mean = np.einsum("co,cop->cp", softmax(design @ values, axis=1), design)
-        return design - mean[:, None]
 
     def gradient(values: Floats) -> Floats:
         rest = numbers * softmax(design @ values, axis=1) - counts
         return np.tensordot(rest, design, axes=2) + values / PRIOR**2
 
     def curvature(values: Floats) -> Floats:
-        expected = numbers * softmax(design @ values, axis=1)
-        sides = (np.sqrt(expected)[:, :, None] * slopes(values)).reshape(-1, len(values))
+        shares = softmax(design @ values, axis=1)
+        slopes = design - np.einsum("co,cop->cp", shares, design)[:, None]
+        sides = (np.sqrt(numbers * shares)[:, :, None] * slopes).reshape(-1, len(values))
         return sides.T @ sides + np.eye(len(values)) / PRIOR**2
 
     # The log-posterior is concave, so its gradient has one root.
     mode = root(gradient, np.zeros(design.shape[2]), jac=curvature, options={"xtol": 1e-12})
-    values = mode.x
-    if not mode.success and np.abs(gradient(values)).max() > 1e-6 * max(1, len(results)):
+    if not mode.success and np.abs(gradient(mode.x)).max() > 1e-6 * max(1, counts.sum()):
         raise RuntimeError(f"the ratings' fit does not converge: {mode.message}")
-    covariance: Floats = np.linalg.inv(curvature(values)).astype(np.float64)
-    log_likelihood = float((counts * log_softmax(design @ values, axis=1)).sum())
-    if not clusters:
-        return Fit(games, values, covariance, None, log_likelihood)
-    rows = {cluster: row for row, cluster in enumerate(dict.fromkeys(result.cluster for result in results))}
-    taken = [rows[result.cluster] for result in results], [3 * cell + outcome for cell, outcome in outcomes]
-    membership = csr_array((np.ones(len(results)), taken), shape=(len(rows), 3 * len(cells)))
-    # The sums of the slopes of each cluster's games. [num_clusters, num_parameters]
-    sums = membership @ slopes(values).reshape(-1, len(values))
-    spread = sums.T @ sums * len(rows) / max(len(rows) - 1, 1)
-    return Fit(games, values, covariance, covariance @ spread @ covariance, log_likelihood)
+    return Fit(names, games, mode.x, np.linalg.inv(curvature(mode.x)).astype(np.float64))

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from ....players.intervals import wilson
 from ....players.records import GameRecord
 from ..matches.matchups import GameId
+from .davidson import Outcomes
+
+_RATES = ("win", "draw", "loss", "invalid", "opponent_invalid", "turn_cap", "prompt_too_long")
 
 
 @dataclass
@@ -106,32 +109,33 @@ class _Tally:
     turns: Counter[float] = field(default_factory=Counter)
 
     def add(self, record: GameRecord, seat: int) -> None:
+        counts, own = self.counts, 0
         if record.discarded is not None:
-            if record.discarded != "void":
-                raise ValueError(f"game {record.key} was discarded as {record.discarded!r}: only void games are known")
-            self.counts["void"] += 1
+            counts["void"] += 1
             return
-        mine = record.turns_of(seat)
-        self.counts["games"] += 1
-        self.counts[record.result(seat)] += 1
-        self.counts["invalid"] += any(turn.verdict != "legal" for turn in mine)
-        self.counts["opponent_invalid"] += any(turn.verdict != "legal" for turn in record.turns_of(1 - seat))
-        self.counts["turn_cap"] += record.termination == "turn_cap"
-        self.counts["prompt_too_long"] += record.termination == "prompt_too_long"
-        self.counts["turns"] += len(mine)
-        self.counts["truncated"] += sum(turn.truncated for turn in mine)
-        tokens = [len(turn.tokens.response_ids) for turn in mine if turn.tokens is not None]
-        self.counts["tokens"] += sum(tokens)
-        self.counts["turns_with_tokens"] += len(tokens)
+        counts["games"] += 1
+        counts[record.result(seat)] += 1
+        counts["even"] += record.rewards[0] == record.rewards[1]
+        counts[record.termination] += 1
+        for turn in record.turns:
+            mine = turn.player == seat
+            if turn.verdict != "legal":  # which ends the game
+                counts["invalid" if mine else "opponent_invalid"] += 1
+            if mine:
+                own += 1
+                counts["truncated"] += turn.truncated
+                if turn.tokens is not None:
+                    counts["tokens"] += len(turn.tokens.response_ids)
+                    counts["turns_with_tokens"] += 1
+        counts["turns"] += own
         self.rewards[record.rewards[seat]] += 1
-        self.turns[len(mine)] += 1
+        self.turns[own] += 1
 
     def __add__(self, other: _Tally) -> _Tally:
         return _Tally(self.counts + other.counts, self.rewards + other.rewards, self.turns + other.turns)
 
     def result(self, policy: str, opponent: str, game: str, role: int | None) -> Result:
         counts, games = self.counts, self.counts["games"]
-        rates = ("win", "draw", "loss", "invalid", "opponent_invalid", "turn_cap", "prompt_too_long")
         return Result(
             policy,
             opponent,
@@ -139,7 +143,7 @@ class _Tally:
             role,
             games,
             counts["void"],
-            **{name: Rate(counts[name], games) for name in rates},
+            **{name: Rate(counts[name], games) for name in _RATES},
             reward=Mean.over(self.rewards),
             turns=Mean.over(self.turns),
             response_tokens=PerTurn(counts["tokens"], counts["turns_with_tokens"]),
@@ -153,18 +157,9 @@ class Tabulation:
     def __init__(self) -> None:
         self._tallies: dict[tuple[str, str, str], tuple[_Tally, _Tally]] = {}
 
-    def add(self, record: GameRecord, seat: int | None = None) -> None:
-        """Count a game of one policy against another.
-
-        Args:
-            seat: the player whose results are counted; None: the trainable player, which is the policy.
-
-        Raises:
-            ValueError: the game is self-play, or was discarded for another reason than being void.
-        """
-        seat = GameId.of(record).role if seat is None else seat
-        cell = (record.players[seat], record.players[1 - seat], record.game)
-        self._tallies.setdefault(cell, (_Tally(), _Tally()))[seat].add(record, seat)
+    def add(self, game: GameId, record: GameRecord) -> None:
+        tallies = self._tallies.setdefault(game[:3], (_Tally(), _Tally()))
+        tallies[game.role].add(record, game.role)
 
     def results(self) -> list[Result]:
         """For each match-up, sorted: role 0, role 1, and both together, where each game has the same weight."""
@@ -173,3 +168,18 @@ class Tabulation:
             for cell, (first, second) in sorted(self._tallies.items())
             for role, tally in ((0, first), (1, second), (None, first + second))
         ]
+
+    def outcomes(self) -> Outcomes:
+        """How games ended for player 0, by both players' names and the game. One that both lost is a draw here."""
+        found: dict[tuple[str, str, str], tuple[int, int, int]] = {}
+        for (policy, opponent, game), tallies in self._tallies.items():
+            for names, tally, turned in (
+                ((policy, opponent), tallies[0], False),
+                ((opponent, policy), tallies[1], True),
+            ):
+                even, won, games = (tally.counts[name] for name in ("even", "win", "games"))
+                ended = (games - even - won, even, won) if turned else (won, even, games - even - won)
+                before = found.get((*names, game), (0, 0, 0))
+                if games:
+                    found[*names, game] = (before[0] + ended[0], before[1] + ended[1], before[2] + ended[2])
+        return found

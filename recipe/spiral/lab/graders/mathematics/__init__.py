@@ -38,6 +38,14 @@ _SHORT_WORD = re.compile(
     r"|[b-df-hj-np-tv-z][aeiou][b-df-hj-np-tv-z])\W*",
     re.IGNORECASE,
 )
+#: A date by a month's name, with the day before or behind it.
+_DATE = re.compile(
+    r"(?:(?P<before>\d{1,2})(?:st|nd|rd|th)?\s+(?:of\s+)?)?(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+    r"(?:\s+(?P<after>\d{1,2})(?:st|nd|rd|th)?)?(?:,?\s+(?P<year>\d{4}))?",
+    re.IGNORECASE,
+)
+#: A logarithm whose base is not written.
+_LOG = re.compile(r"\\log(?![a-zA-Z]|\s*_)")
 #: The letter of an option, before its text.
 _OPTION = re.compile(r"\(([A-Z])\)\s*|([A-Z])(?:[).:]\s*|$)")
 
@@ -45,6 +53,10 @@ _OPTION = re.compile(r"\(([A-Z])\)\s*|([A-Z])(?:[).:]\s*|$)")
 def same(reference: str, answer: str) -> bool | None:
     """Whether an answer is the same as the right one; None: it cannot be read."""
     expected, given = one_form(reference), one_form(answer)
+    if (date := _date(expected)) and (other_date := _date(given)):
+        return date == other_date
+    if bool(_LOG.search(expected)) != bool(_LOG.search(given)) and r"\ln" in expected + given:
+        expected, given = (_LOG.sub(r"\\ln", text) for text in (expected, given))
     option, chosen = _OPTION.match(bare(expected)), _OPTION.match(bare(given))
     if option and chosen and option.end() == len(bare(expected)) and (option[1] or BEGIN in expected):
         return (option[1] or option[2]) == (chosen[1] or chosen[2])
@@ -78,6 +90,14 @@ def same(reference: str, answer: str) -> bool | None:
         except Exception:  # sympy's are of many kinds, of what has no value or no order
             continue
     return False if readable else None
+
+
+def _date(text: str) -> tuple[int, str, str | None] | None:
+    """The day, the month and the year of a text that is a date; None: it is none."""
+    found = _DATE.fullmatch(bare(text))
+    if found is None or bool(found["before"]) == bool(found["after"]):
+        return None
+    return int(found["before"] or found["after"]), found["month"].lower(), found["year"]
 
 
 def _compact(text: str) -> str:

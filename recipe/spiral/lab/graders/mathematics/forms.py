@@ -16,6 +16,7 @@ _AROUND = re.compile(rf"^\s*(?:=|\\approx(?![a-zA-Z]))\s*|^\s+|[\s.,;\\]+(?={END
 _SPACE = r"(?:(?<!\\)\\[,;:!> ]|\\q?quad(?![a-zA-Z])|[~\s])"
 _TOKEN = r"(\\[a-zA-Z]+|[0-9a-zA-Z])"
 _GROUP = r"\{(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*\}"
+_IN_BRACKETS = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*"
 _IN_NUMBERS = r"\\(?:times|cdot|[dtc]?frac|sqrt)(?![a-zA-Z])"
 _THOUSANDS = ("thousand", "million", "billion", "trillion")
 _SIGNS = str.maketrans(
@@ -83,6 +84,13 @@ _FORMS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         (rf"\\log\s*_\s*(\d+(?=\s*[({{\\a-zA-Z]|\s+\d)|{_TOKEN})", r"\\log_{\1}"),
         (rf"\\sqrt\s*(\[[^\]]*\])?\s*{_TOKEN}", r"\\sqrt\1{\2}"),
         (r"\^\s*([-+]\s*(?:\d+|[a-zA-Z]))", r"^{\1}"),
+        # \vec a is no a
+        (r"\\vec\s*(?:\{\s*([a-zA-Z])\s*\}|([a-zA-Z]))", r"\1\2_{vec}"),
+        # \sin^2 x, \ln^{3}(2t): the power of a value
+        (
+            rf"\\({_OF})\s*\^\s*(?:\{{\s*(\d+)\s*\}}|(\d))\s*(?:\(({_IN_BRACKETS})\)|([^\s+=,;()<>{{}}-]+))",
+            lambda power: rf"(\{power[1]}({power[4] or power[5]}))^{{{power[2] or power[3]}}}",
+        ),
         # \sin{2t} / 5 is no sine of 2t / 5
         (rf"(\\(?:{_OF}))\s*({_GROUP})", lambda function: f"{function[1]}({function[2][1:-1]})"),
         (

@@ -30,14 +30,6 @@ function validation(all, asks) {
     h("div", { class: "card" }, table(columns, rows))];
 }
 
-function asked(all, data) {
-  const names = [...new Set(all.names.map((name) => name.match(/^val-core\/([^/]+)\/answers$/)?.[1]).filter(Boolean))];
-  if (!names.length) return [];
-  const columns = [["benchmark", (name) => plain(name)], ["measure", (name) => all.names.find((one) => one.startsWith(`val-core/${name}/avg@`))?.split("/")[2] ?? ""]];
-  const of = (name) => all.curve(all.names.find((one) => one.startsWith(`val-core/${name}/avg@`)) ?? "");
-  return [h("h2", {}, "Benchmarks in validation"), h("div", { class: "card" }, table([...columns, ["at first", (name) => percent(FIRST(of(name)), 1), "n"], ["last", (name) => percent(LAST(of(name)), 1), "n"]], names)), paper(data)];
-}
-
 function paper(data) {
   const rows = Object.entries(data.paper_averages).flatMap(([model, figures]) => Object.entries(figures).map(([training, value]) => [model, training, value]));
   return h("details", {}, h("summary", {}, `The paper's numbers (${data.paper}): means over its eight benchmarks`), h("div", { class: "card" },
@@ -72,8 +64,8 @@ function exploited(one) {
   return [
     rows.length ? [h("h3", {}, "Exploitability"), h("p", { class: "note" }, "NashConv is what both players could gain together by best answers; an equilibrium has 0."), h("div", { class: "card" }, table([["policy", (row) => plain(row.policy)], ["game", (row) => plain(row.game)],
       ["NashConv", (row) => [row.nash_conv.toFixed(3), row.interval ? h("span", { class: "range" }, ` ${row.interval[0].toFixed(3)}–${row.interval[1].toFixed(3)}`) : null], "n"], ["value for player 0", (row) => signed(row.value, 3), "n"], ["illegal, mean", (row) => percent(row.illegal[0], 1), "n"], ["illegal, largest", (row) => percent(row.illegal[1], 1), "n"]], rows))] : [],
-    optimal.length ? [h("h3", {}, "Optimal moves"), h("div", { class: "card" }, table([["policy", (row) => plain(row.policy)], ["game", (row) => plain(row.game)], ["all decisions", (row) => [percent(row.all.share, 1), row.all.interval ? interval(...row.all.interval) : null], "n"],
-      ["against random play", (row) => [percent(row.against_random.share, 1), row.against_random.interval ? interval(...row.against_random.interval) : null], "n"], ["lost to perfect play, as player 0 and 1", (row) => [0, 1].map((role) => row.results?.[`${row.game}, player ${role}, perfect: loss`]).filter((lost) => lost !== undefined).map((lost) => percent(lost, 1)).join(", "), "n"]], optimal))] : [],
+    optimal.length ? [h("h3", {}, "Optimal moves"), h("div", { class: "card" }, table([["policy", (row) => plain(row.policy)], ["game", (row) => plain(row.game)], ["all decisions", (row) => [percent(row.optimal.share, 1), row.optimal.interval ? interval(...row.optimal.interval) : null], "n"],
+      ["lost to perfect play, as player 0 and 1", (row) => row.lost_to_perfect.map((lost) => percent(lost, 1)).join(", "), "n"]], optimal))] : [],
   ].flat();
 }
 
@@ -83,22 +75,10 @@ function results(one) {
     ["won", (row) => rate(row.win), "n"], ["drawn", (row) => rate(row.draw), "n"], ["lost", (row) => rate(row.loss), "n"], ["not legal", (row) => rate(row.invalid), "n"], ["games", (row) => number(row.games), "n"]], rows))] : [];
 }
 
-// The policies of Kuhn poker of all evaluations, one at a time.
-function policies(found) {
-  const rows = found.flatMap((one) => one.policies.filter((row) => row.game === "KuhnPoker").map((row) => ({ ...row, policy: found.length > 1 ? `${one.name}: ${row.policy}` : row.policy })));
-  const names = [...new Set(rows.map((row) => row.policy))];
-  if (!names.length) return [];
-  const place = h("div", {}), show = (name) => place.replaceChildren(...kuhnPolicy(rows.filter((row) => row.policy === name), plain(name)));
-  const choice = h("select", { id: "policy", onchange: () => show(choice.value) }, names.map((name) => h("option", { value: name }, plain(name))));
-  choice.value = names.filter((name) => !name.includes("(uniform")).at(-1) ?? names[0];
-  show(choice.value);
-  return [h("h2", {}, "Policies of Kuhn poker in evaluations"), h("label", { for: "policy", style: "max-width:30rem;margin-bottom:.8rem" }, "Policy", choice), place];
-}
-
-SPIRAL.start(async ({ again }) => {
+SPIRAL.start(async () => {
   const run = await SPIRAL.load("run"), data = await SPIRAL.load("evaluation"), all = reader(await SPIRAL.load("curves"));
   pageHead(run, "evaluation.html");
-  const chosen = again ? document.querySelector("#policy")?.value : null, top = scrollY;
+  const top = scrollY;
   forgetCharts();
   const exact = gamesOf(all.names, /^val-core\/([^/]+)\/nash_conv$/).map((game) => all.curve(`val-core/${game}/nash_conv`, { name: plain(game) }));
   const curves = lineChart("NashConv in validation", "An equilibrium has 0", exact, { zero: true });
@@ -106,8 +86,7 @@ SPIRAL.start(async ({ again }) => {
     const inside = [...results(one), ...exploited(one), ...benchmarks(one, data)], charts = ratings(one);
     return [h("h2", {}, `Evaluation: ${plain(one.name)}`), (one.notes ?? []).map((note) => h("p", { class: "note" }, plain(typeof note === "string" ? note : JSON.stringify(note)))), ...inside, charts.length ? h("div", { class: "grid", style: "margin-top:.9rem" }, charts) : null];
   });
-  put(document.querySelector("main"), ...[h("h1", {}, "Evaluation"), data.unreadable.map((line) => h("p", { class: "note" }, `cannot be read: ${plain(line)}`)), ...validation(all, run.asks_questions), h("div", { class: "grid", style: "margin-top:.9rem" }, curves), ...policyOverSteps(all, again ? document.querySelector("#policy-step")?.value : null), ...asked(all, data),
-    ...parts, ...policies(data.evaluations), data.evaluations.length ? null : h("p", { class: "note" }, run.kind === "evaluation" ? "There are no results yet: the evaluation is not over." : "No evaluation of this run was found. One in its folder is shown here, and any evaluation has a report of its own.")].flat(3).filter(Boolean));
-  if (chosen) { const select = document.querySelector("#policy"); select.value = chosen; select.dispatchEvent(new Event("change")); }
+  put(document.querySelector("main"), ...[h("h1", {}, "Evaluation"), data.unreadable.map((line) => h("p", { class: "note" }, `cannot be read: ${plain(line)}`)), ...validation(all, run.asks_questions), h("div", { class: "grid", style: "margin-top:.9rem" }, curves),
+    ...parts, data.evaluations.length ? null : h("p", { class: "note" }, run.kind === "evaluation" ? "There are no results yet: the evaluation is not over." : "No evaluation of this run was found. One in its folder is shown here, and any evaluation has a report of its own.")].flat(3).filter(Boolean));
   scrollTo(0, top);
 });

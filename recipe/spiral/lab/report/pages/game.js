@@ -127,7 +127,7 @@ async function open() {
   state.neighbours = await neighbours(`#${[split, step, part, place].join("/")}`, wanted);
   Object.assign(state, { game, at: Math.min(Number(turn), game.turns.length) });
   const way = (by, text) => h("button", { type: "button", "aria-disabled": String(!state.neighbours[by < 0 ? 0 : 1]), onclick: () => jump(by), "data-do": text }, text);
-  const when = { train: "Step ", val: "Validation at step ", human: "Game with a person, number ", eval: run.by_checkpoint ? "Evaluation of step " : "" }[split] ?? "";
+  const when = { train: "Step ", val: "Validation at step ", human: "Game with a person, number ", eval: "" }[split] ?? "";
   put(main, h("div", { class: "more", style: "margin:0 0 .6rem" }, h("a", { href: `games.html#${asPart(wanted)}` }, asPart(wanted) ? "Games that fit the filters" : "All games"), h("span", { style: "margin-left:auto" }), way(-1, "previous game"), way(1, "next game")),
     h("h1", {}, plain(game.game)),
     h("p", { class: "soft" }, when ? `${when}${number(Number(step))}: ` : "", `${result(game)}. Key ${plain(game.key)}`),

@@ -15,7 +15,7 @@ const outcomesOf = (run, catalogue) => run.asks_questions ? ["right", "wrong", "
 
 function filters(run, catalogue, wanted) {
   const { policies, games, opponents, invalid } = catalogue, people = run.kind === "people", measured = run.kind === "evaluation", asks = run.asks_questions;
-  const steps = people ? "number" : measured && !run.by_checkpoint ? null : "step";
+  const steps = people ? "number" : measured ? null : "step";
   const words = { no_answer: "no answer", unreadable: "unreadable", illegal: "against the rules", truncated: "truncated" };
   return h("form", { class: "filters card", "aria-label": "Filters" },
     people || measured ? null : select("split", asks ? "answered in" : "played in", [["", "all"], ["train", "training"], ["val", "validation"], ...run.games.human ? [["human", "games with people"]] : []], wanted.split),
@@ -46,7 +46,7 @@ SPIRAL.start(async ({ again }) => {
   const people = run.kind === "people", measured = run.kind === "evaluation", asks = run.asks_questions, outcomes = outcomesOf(run, catalogue);
   const kinds = ["", "no answer", "unreadable", "against the rules", "truncated"];
   const columns = [
-    measured && !run.by_checkpoint ? ["number", (game) => h("a", { href: pageOf(game, wanted) }, number(game.index + 1)), "n"]
+    measured ? ["number", (game) => h("a", { href: pageOf(game, wanted) }, number(game.index + 1)), "n"]
       : [people ? "number" : "step", (game) => [game.split === "train" || people || measured ? null : h("span", { class: "soft" }, `${game.split === "val" ? "validation" : "with people"} `), h("a", { href: pageOf(game, wanted) }, number(game.step))], "n"],
     ...measured ? [["policy", (game) => plain(game.policy)]] : [],
     [asks ? "data set" : "game", (game) => plain(game.game)],

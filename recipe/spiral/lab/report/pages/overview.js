@@ -94,7 +94,6 @@ function flightCharts({ curve, names }) {
     lineChart("Games in flight", "Launched, and neither trained nor dropped", [of("in_flight", "", "accent")], { zero: true }),
     lineChart("Games that were too old", "Dropped since the step before", [of("dropped", "", "loss")], { zero: true }),
     lineChart("KL of the weights that played from those that learn", "Nats per token, by staleness", ages.slice(0, PALETTE.length).map((age, place) => of(`off_policy/kl/${age}`, age, PALETTE[place]))),
-    lineChart("Trained games differ from those played", "Total variation of their results, over the last 20 steps: 0 is no difference", [of("bias/outcomes", "", "accent")], { zero: true }),
   ];
 }
 
