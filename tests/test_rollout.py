@@ -347,7 +347,7 @@ def test_a_game_that_stays_void_is_given_up_and_known(model: str) -> None:
     asyncio.run(sessions(other, Engine(), model))
     played = game_channel.take(keys(row, other))
     played.check_any(1)
-    with pytest.raises(GameFailed, match=r"in step 1 all games were void, the first against self: down; give"):
+    with pytest.raises(GameFailed, match=r"in step 1 all games were void, the first against self: down"):
         replace(played, records=[]).check_any(1)
     graded = [replace(game, opponent="grader", reason="question 3: time-out") for game in played.discarded]
     with pytest.raises(GameFailed, match=r"the first against grader: question 3: time-out; see that questions\.grader"):

@@ -253,7 +253,7 @@ def fixed_player(name: str, config: Any) -> Player:
     """This process's player of that name, by the config's ``opponents``."""
     if name not in _players:
         opponent = find_opponent(name, config.opponents)
-        _players[name] = make_player(opponent.kind, opponent.settings, name, run_dir=config.run_dir)
+        _players[name] = make_player(opponent.kind, opponent.settings, name, run_dir=config.get("run_dir"))
     return _players[name]
 
 

@@ -180,7 +180,7 @@ class Auditor(Findings):
         for record, following in pairwise(games):
             if record.key > following.key:
                 yield f"{name(following)} stands behind {record.key}: not in their order"
-        branches, games = _branches(games)
+        branches, games = _branches(games) if self.settings.states else ([], list(games))
         yield from self._wrong_branches([record for record in games if record.discarded is None], branches)
         tries: dict[int, dict[int, GameRecord]] = defaultdict(dict)
         for record in games:
