@@ -167,10 +167,10 @@ def main() -> int:
     parser.add_argument("name", choices=names)
     parser.add_argument("overrides", nargs="*", help="of main_spiral; take another --folder with them")
     parser.add_argument("--folder", type=Path, help="of the runs and the results (default: outputs/experiments/NAME)")
-    parser.add_argument("--seeds", type=int, nargs="+", help="in place of the experiment's")
-    given = parser.parse_args()
+    parser.add_argument("--seeds", help="in place of the experiment's: 0,1,2")
+    given = parser.parse_intermixed_args()
     config: Any = OmegaConf.to_container(OmegaConf.load(CONFIGS / f"{given.name}.yaml"))
-    config["seeds"] = given.seeds or config["seeds"]
+    config["seeds"] = [int(seed) for seed in given.seeds.split(",")] if given.seeds else config["seeds"]
     folder = given.folder or Path("outputs/experiments") / given.name
     runs = plan(config, folder)
     if failed := train(runs, config, given.overrides):

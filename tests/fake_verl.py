@@ -19,8 +19,11 @@ from recipe.spiral.training.step import Step
 from tests.fake_queue import FakeQueue
 from tests.made_configs import config as made_config
 
-#: What lab adds to the config.
-CONFIG = OmegaConf.load(Path(main_spiral.__file__).parent / "lab/config/extension/lab.yaml")
+#: The defaults of the core and of lab.
+_RECIPE = Path(main_spiral.__file__).parent
+CONFIG: Any = OmegaConf.merge(
+    *(OmegaConf.load(_RECIPE / name) for name in ("config/spiral_trainer.yaml", "lab/config/extension/lab.yaml"))
+)
 
 
 class Verl(PPOTrainer):

@@ -116,20 +116,18 @@ def check(results: Results, stages: list[Stage], options: argparse.Namespace, be
 def _groups(
     device: str, stages: list[Stage], side_by_side: bool, end: float | None
 ) -> Iterator[tuple[list[Stage], int, float | None]]:
-    """The stages that run together, how many of them at a time, and when they must be over. Those that measure speed
-    come last, and are left the time that they need, where there is enough."""
-    from .running import PATIENCE, lanes, left
+    """The stages that run together, how many of them at a time, and when they must be over. Side by side, those that
+    measure speed come last, and are left the time that they need."""
+    from .running import lanes
 
     yield from (([stage], 1, end) for stage in stages if stage.vital)
     together, alone = [[s for s in stages if not s.vital and s.alone is speed] for speed in (False, True)]
-    until = end
-    if side_by_side:
+    if not side_by_side:
+        yield together, 1, end
+    else:
         together.sort(key=lambda stage: stage.least[device], reverse=True)
-        if end is not None and together and alone:
-            until = end - sum(stage.least[device] for stage in alone) - PATIENCE
-            if left(until) < together[0].least[device]:
-                until = end
-    yield together, lanes() if side_by_side else 1, until
+        reserved = sum(stage.least[device] for stage in alone)
+        yield together, lanes(), None if end is None else end - reserved
     yield from (([stage], 1, end) for stage in alone)
 
 

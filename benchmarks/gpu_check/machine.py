@@ -27,8 +27,6 @@ _PACKAGES = (
     *("flash-attn", "flashinfer-python", "numpy", "nvidia-nccl-cu13", "nvidia-cudnn-cu13"),
 )
 _LIBRARIES = ("torch", "transformers", "tensordict", "ray", "transfer_queue", "verl", "vllm", "peft")
-#: Nothing fails without these; what they are for.
-_OPTIONAL = {"triton": "Model Runner V2, compiled kernels", "flash_attn": "attention in training", "flashinfer": "vLLM"}
 
 
 def machine(probe: Probe) -> None:
@@ -41,7 +39,6 @@ def machine(probe: Probe) -> None:
     probe.check("shared memory", shared > 1, f"{shared:.1f} GiB free in /dev/shm; containers: --ipc=host")
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     probe.check("open files", files < 0 or files >= 4096, f"ulimit -n is {files}; Ray wants 4096 or more")
-    probe.check("home folder", os.access(Path.home(), os.W_OK), "vLLM and Triton keep there what they compiled")
     if probe.on_cpu:
         probe.skip("cards and driver", "not looked for with --device cpu")
         return
@@ -69,11 +66,6 @@ def imports(probe: Probe) -> None:
     probe.figure("versions", {name: found[name] for name in _PACKAGES if name in found})
     for name in _LIBRARIES:
         probe.need(f"import {name}", not (error := _import_error(name)), error)
-    for name, use in _OPTIONAL.items():
-        if importlib.util.find_spec(name) is None:
-            probe.skip(f"import {name}", f"not installed; it is for {use}")
-        else:
-            probe.check(f"import {name}", not (error := _import_error(name)), error)
     import recipe.spiral
 
     walked = (module.name for module in pkgutil.walk_packages(recipe.spiral.__path__, "recipe.spiral."))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
@@ -129,20 +129,23 @@ class GameAgentLoop(PolicyLoop):
         dataset's columns, ``uid`` and ``session_id``."""
         uid, session = str(row["uid"]), int(row["session_id"])
         seat = Seat.from_row(row)
-        if uid not in _tables:
-            _tables[uid] = Table(asyncio.create_task(self._play(row, seat, sampling_params)), len(seat.trainable))
-        table = _tables[uid]
+        number, player = divmod(session, len(seat.trainable))  # which of the games from the row's start
+        name = f"{uid}_{number}"
+        if name not in _tables:
+            first = GameKey(**dict(row["key"]))
+            playing = self._play(replace(first, index=first.index + number), row, seat, sampling_params)
+            _tables[name] = Table(asyncio.create_task(playing), len(seat.trainable))
+        table = _tables[name]
         try:
             records = await asyncio.shield(table.game)
         finally:
             table.sessions -= 1
             if table.sessions == 0:
-                del _tables[uid]
-        return [turn for record in records for turn in turns_to_rows(record, record.trainable[session])]
+                del _tables[name]
+        return [turn for record in records for turn in turns_to_rows(record, record.trainable[player])]
 
-    async def _play(self, row: Mapping[str, Any], seat: Seat, sampling: Sampling) -> list[GameRecord]:
+    async def _play(self, key: GameKey, row: Mapping[str, Any], seat: Seat, sampling: Sampling) -> list[GameRecord]:
         """Play the game until it counts, and report what became of it; [] if it is given up."""
-        key = GameKey(**dict(row["key"]))
         try:
             encode = self._encoder(row["prompt"]["template"], row["prompt"]["style"])
             games = await self.games(key, str(row["data_source"]), seat, encode, sampling)

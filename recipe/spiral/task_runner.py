@@ -48,7 +48,6 @@ class TaskRunner(_VerlTaskRunner):
         from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
         from .trainer import trainer_class
-        from .training.step import shorten_padding
         from .workers import engine  # noqa: F401  (registers it)
 
         mode = config.trainer.v1.trainer_mode
@@ -56,7 +55,6 @@ class TaskRunner(_VerlTaskRunner):
         TRAINER_REGISTRY[mode] = trainer_class(mode)
         # verl 0.9.1 would print a line there with an argument that loggers do not take
         logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
-        shorten_padding()
 
     def _take_over(self, run_dir: Path) -> None:
         """Let nobody read keys where verl prints the config, and hands it to trackers, which are to go on with the run.

@@ -46,6 +46,7 @@ def test_grpo_per_role(tmp_path: Path, model: Path, runs: list[Run]) -> None:
         "actor_rollout_ref.rollout.agent.num_workers=2",
         "algorithm.adv_estimator=grpo_role",
         "data.games_per_start=8",
+        "data.train_batch_size=2",
         "num_mini_batches=2",
         "actor_rollout_ref.actor.ppo_epochs=2",
     )

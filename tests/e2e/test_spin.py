@@ -206,6 +206,7 @@ def test_games(tmp_path: Path, model: Path, runs: list[Run]) -> None:
         "loss=dpo",
         "games=[KuhnPoker]",
         "data.games_per_start=4",
+        "data.train_batch_size=4",
         "branching.states=1",
         "branching.continuations=3",
         "fsp.enabled=true",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -87,15 +88,17 @@ def test_only_the_ratio_of_weights_counts() -> None:
 
 
 def test_games_of_a_group_start_from_the_same_state() -> None:
-    """The same game with the same cards; every turn of theirs is sampled with its own seed."""
-    rows = [training_row(SHARES, 5, 8, index, games_per_start=4) for index in range(24)]
-    keys = [GameKey(**row["key"]) for row in rows]
-    assert len(set(keys)) == 24
-    for start in range(0, 24, 4):
-        assert len({key.game_seed() for key in keys[start : start + 4]}) == 1
-        assert len({row["data_source"] for row in rows[start : start + 4]}) == 1
-        assert len({key.seed("turn", 0, 0) for key in keys[start : start + 4]}) == 4
-    assert len({key.game_seed() for key in keys}) == 6
+    """A row is a start: the same game with the same cards; every turn is sampled with its own seed."""
+    rows = [training_row(SHARES, 5, 2, index, games_per_start=4) for index in range(6)]
+    firsts = [GameKey(**row["key"]) for row in rows]
+    assert [(key.step, key.index, key.group) for key in firsts] == [
+        (1 + i // 2, i % 2 * 4, i % 2 * 4) for i in range(6)
+    ]
+    assert {row["__rollout_n__"] for row in rows} == {8}
+    for first in firsts:
+        games = [replace(first, index=first.index + number) for number in range(4)]
+        assert len({key.game_seed() for key in games}) == 1 and len({key.seed("turn", 0, 0) for key in games}) == 4
+    assert len({key.game_seed() for key in firsts}) == 6
     alone = GameKey(**training_row(SHARES, 5, 8, 5)["key"])
     assert alone.group is None and alone.game_seed() == alone.seed("game")
 

@@ -22,9 +22,7 @@ SEED = 7
 class Table:
     """Games in a queue, a buffer over them, and how many games it has asked for in place of others."""
 
-    def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, most: int | None = 1, strategy: str = "drop", groups: int = 1
-    ) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int | None = 1, strategy: str = "drop") -> None:
         self.queue = FakeQueue.install(monkeypatch)
         self.refilled: list[int] = []
         self.buffer = GameBuffer(
@@ -36,37 +34,39 @@ class Table:
             refill_fn=self.refill,
         )
         self.buffer.poll_interval = 0.001
-        self.buffer.games_per_start, self.buffer.first = groups, False
+        self.buffer.first = False
         self.buffer.launched = self.launched = Launched()
         self.step = 1
 
     def refill(self, count: int) -> None:
         self.refilled.append(count)
 
-    def launch(self, index: int, step: int, group: int | None = None) -> str:
-        """A game that is launched at a step and is not over."""
+    def launch(self, index: int, step: int, games: int = 1) -> str:
+        """So many games from one start that are launched at a step and are not over."""
         uid = f"uid{index}"
-        self.launched.add(uid, Launch(GameKey("train", SEED, 1, index, group=group)))
+        keys = [GameKey("train", SEED, 1, index + game, group=index if games > 1 else None) for game in range(games)]
+        self.launched.add(uid, [Launch(key) for key in keys])
         tag = {"is_prompt": True, "status": "running", "global_steps": step}
         self.queue.kv_batch_put([uid], "train", tags=[tag])
         return uid
 
     def finish(self, uid: str, versions: Sequence[int] = (), status: str = "finished", rewards: float = 1.0) -> None:
         """The game is over, with a row for each version that wrote one."""
-        key = self.launched.key(uid)
         for row, version in enumerate(versions):
             tag = {"min_global_steps": version, "max_global_steps": version}
             self.queue.kv_batch_put([f"{uid}_0_{row}"], "train", tags=[tag])
         if status == "finished":
-            record = GameRecord(key, "Nim", ("policy", "policy"), (0, 1), rewards=(rewards, -rewards))
-            asyncio.run(channel.put(key, channel.Report([record])))
+            for key in self.launched.keys(uid):
+                record = GameRecord(key, "Nim", ("policy", "policy"), (0, 1), rewards=(rewards, -rewards))
+                asyncio.run(channel.put(key, channel.Report([record])))
         self.queue.kv_batch_put([uid], "train", tags=[{"status": status}])
 
     def sample(self, step: int, size: int) -> list[int]:
         """The indices of the games that a step takes."""
         batch, _ = self.buffer.sample(global_steps=step, partition_id="train", batch_size=size)
         keys = self.launched.take_keys("train")
-        assert {key.split("_")[0] for key in batch.keys} <= {f"uid{key.index}" for key in keys}
+        starts = {f"uid{key.index if key.group is None else key.group}" for key in keys}
+        assert {key.split("_")[0] for key in batch.keys} <= starts
         return [key.index for key in keys]
 
     @property
@@ -147,14 +147,14 @@ def test_none_is_dropped_where_the_learner_waits(monkeypatch: pytest.MonkeyPatch
 
 
 def test_games_from_one_state_are_trained_and_dropped_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table(monkeypatch, most=1, groups=2)
-    uids = [table.launch(index, step=1, group=index - index % 2) for index in range(6)]
-    for index in (0, 2, 3, 4):
-        table.finish(uids[index], [3])
-    table.finish(uids[5], [1])
-    assert table.sample(5, 2) == [2, 3]
+    """They are one row of verl's, which is over when all of them are."""
+    table = Table(monkeypatch, most=1)
+    uids = [table.launch(index, step=1, games=2) for index in (0, 2, 4)]
+    table.finish(uids[1], [3, 3])
+    table.finish(uids[2], [3, 1])
+    assert table.sample(5, 1) == [2, 3]
     assert sorted(record.key.index for record in table.buffer.take_dropped().discarded) == [4, 5]
-    assert table.refilled == [2] and table.in_flight == [0, 1]
+    assert table.refilled == [1] and table.in_flight == [0, 1]
 
 
 def test_a_batch_of_turns_is_of_whole_games(monkeypatch: pytest.MonkeyPatch) -> None:

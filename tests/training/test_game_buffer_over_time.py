@@ -57,14 +57,15 @@ class Run:
             sampler_kwargs={},
             refill_fn=self.launch,
         )
-        self.buffer.launched, self.buffer.games_per_start = self.launched, groups
+        self.buffer.launched = self.launched
         self.buffer._wait_for_next_poll = lambda partition, last: self.tick() or last  # type: ignore[method-assign]
         self.launch(ahead * batch)
 
     def launch(self, count: int) -> None:
         for _ in range(count):
-            uid, index = f"uid{self.launches}", self.launches
-            self.launched.add(uid, Launch(GameKey("train", 7, 1, index, group=index - index % self.groups)))
+            uid, first = f"uid{self.launches}", self.launches * self.groups
+            keys = [GameKey("train", 7, 1, first + game, group=first) for game in range(self.groups)]
+            self.launched.add(uid, [Launch(key) for key in keys])
             tag = {"is_prompt": True, "status": "running", "global_steps": self.version + 1}
             self.queue.kv_batch_put([uid], "train", tags=[tag])
             long = self.draw.random() < 0.1
@@ -83,8 +84,9 @@ class Run:
             turns = [turn(place % 2, place // 2, tokens=_written(version)) for place, version in enumerate(versions)]
             tags = [{"min_global_steps": version, "max_global_steps": version} for version in versions]
             self.queue.kv_batch_put([f"{uid}_0_{row}" for row in range(len(tags))], "train", tags=tags)
-            record = GameRecord(self.launched.key(uid), "Nim", ("policy", "policy"), (0, 1), turns)
-            self.runner.run(channel.put(record.key, channel.Report([record])))
+            for key in self.launched.keys(uid):
+                record = GameRecord(key, "Nim", ("policy", "policy"), (0, 1), turns)
+                self.runner.run(channel.put(record.key, channel.Report([record])))
             self.queue.kv_batch_put([uid], "train", tags=[{"status": "finished"}])
 
     def in_turns(self, ahead: int) -> None:
@@ -132,10 +134,10 @@ def test_every_game_is_trained_once_dropped_once_or_in_flight(
         most = ahead + more
         run = Run(runner, FakeQueue.install(patch), seed, batch, ahead, most, strategy, longest, groups)
         seen: Counter[int] = Counter()
-        audit = audited(most, batch, strategy)
+        audit = audited(most, batch * groups, strategy)
         for number in range(1, STEPS + 1):
             trained, dropped = run.step()
-            assert len(trained) == batch
+            assert len(trained) == batch * groups
             assert all(staleness(record, number) <= most for record in trained)
             if groups == 1:
                 assert all(staleness(record, number) > most for record in dropped)
@@ -148,8 +150,8 @@ def test_every_game_is_trained_once_dropped_once_or_in_flight(
             assert set(together.values()) == {groups}, "games from one start are trained in one step"
         in_flight = {key.index for key in run.launched.of("train")}
         assert set(seen.values()) == {1} and not in_flight & seen.keys()
-        assert in_flight | seen.keys() == set(range(run.launches))
-        assert len(in_flight) == ahead * batch, "each step launches as many as it takes"
+        assert in_flight | seen.keys() == set(range(run.launches * groups))
+        assert len(in_flight) == ahead * batch * groups, "each step launches as many as it takes"
 
 
 @pytest.mark.parametrize("strategy", ["wait", "drop"])

@@ -45,7 +45,7 @@ def balance(
         asyncio.run(game_channel.put(game.key, game_channel.Report([game])))
     batch, _ = batch_of(queue, played)
     for launch in launches_of(played):
-        made.launched.add(str(launch.key), launch)
+        made.launched.add(str(launch.key), [launch])
     return made._balance_batch(keep(batch, [key for key in batch.keys if key not in lost]), {})
 
 
@@ -83,7 +83,7 @@ def test_a_batch_without_any_row_names_a_game(monkeypatch: pytest.MonkeyPatch, t
     for game in games():
         asyncio.run(game_channel.put(game.key, game_channel.Report([game])))
     for launch in launches_of(games()):
-        made.launched.add(str(launch.key), launch)
+        made.launched.add(str(launch.key), [launch])
     with pytest.raises(RowsLost, match=r"^game train-7-1-0-0 of TicTacToe: 3 of its 3 turns"):
         made._step_once({}, {}, 4)
 
@@ -156,7 +156,7 @@ def test_each_row_of_a_played_game_is_its_turn(monkeypatch: pytest.MonkeyPatch, 
     batch = TensorDict({}, batch_size=len(given))
     for column in ("uid", "key", "agent_name", *Seat().columns()):
         assign_non_tensor_stack(batch, column, [row[column] for row in given])
-    noted = [launch for _, launch in launches(batch)]
+    noted = [launch for _, games in launches(batch) for launch in games]
     games = game_channel.take(launch.key for launch in noted)
     keys = [key for key in queue.partitions["train"] if "_" in key]
     rows = Rows(games.records, noted)

@@ -36,7 +36,7 @@ def test_a_validation_of_void_games_is_told_and_ends_nothing(tmp_path: Path, mon
     for key in KEYS:
         asyncio.run(game_channel.put(key, game_channel.Report([void(key)])))
     for key in KEYS:
-        made.launched.add(str(key), Launch(key))
+        made.launched.add(str(key), [Launch(key)])
     assert VALIDATE(made)["val-aux/discarded/void"] == 3.0
     line = "validation at step 7: gpt: 3 of its 3 games were void, the first: HTTP 500\n"
     assert line in (tmp_path / "train.log").read_text()
@@ -49,6 +49,6 @@ def test_another_error_of_validation_stays_one(tmp_path: Path, monkeypatch: pyte
     made: Any = trainer(monkeypatch, tmp_path, verl=WithoutRows, global_steps=7)
     played = GameRecord(KEYS[0], "TicTacToe", ("policy", "random"), (0,), opponent="random")
     asyncio.run(game_channel.put(KEYS[0], game_channel.Report([played])))
-    made.launched.add("uid", Launch(KEYS[0]))
+    made.launched.add("uid", [Launch(KEYS[0])])
     with pytest.raises(ValueError, match="keys or partition were not found"):
         VALIDATE(made)

@@ -66,11 +66,6 @@ def advantages(config: DictConfig) -> Iterator[str]:
     setting = "data.games_per_start" if plays_games(config) else "actor_rollout_ref.rollout.n"
     if name == "grpo_role" and (same := OmegaConf.select(config, setting)) == 1:
         yield f"{setting}={same}: algorithm.adv_estimator=grpo_role compares games from the same start; take 8"
-    if data.train_batch_size % data.games_per_start:
-        yield (
-            f"data.games_per_start={data.games_per_start}: must divide data.train_batch_size={data.train_batch_size}, "
-            "or games of one start are compared with fewer others"
-        )
     if config.batch_unit == "turns" and data.games_per_start > 1:
         yield f"data.games_per_start={data.games_per_start}: a batch of turns may end within the games of one start"
     correction = config.algorithm.rollout_correction

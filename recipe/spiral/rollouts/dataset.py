@@ -1,9 +1,9 @@
 """Games as rows of a verl dataset: which game, with which key, who plays.
 
 Rows are made from (run seed, index), so the dataset has no files, no end, and the same rows on every machine; its
-position in a checkpoint is the number of games that were handed out. In sync mode, where batches are counted in turns,
+position in a checkpoint is the number of starts that were handed out. In sync mode, where batches are counted in turns,
 a game is given its key when it is launched. In the asynchronous modes nobody knows at which step a game will be
-trained: a key's step is its block of ``data.train_batch_size`` games.
+trained: a key's step is its block of ``data.train_batch_size`` starts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class GameDataset(Dataset[dict[str, Any]]):
         self.shares = parse_games(config.games)
         self.run_seed = int(config.run_seed)
         numbered = config.batch_unit == "games" or config.trainer_mode != "sync"
-        self.games_per_step = int(config.train_batch_size) if numbered else None
+        self.starts_per_step = int(config.train_batch_size) if numbered else None
         self.games_per_start = int(config.games_per_start)
         self.rows: list[dict[str, Any]] | None = None
         if data_files == "val":
@@ -44,4 +44,4 @@ class GameDataset(Dataset[dict[str, Any]]):
     def __getitem__(self, index: int) -> dict[str, Any]:
         if self.rows is not None:
             return dict(self.rows[index])
-        return training_row(self.shares, self.run_seed, self.games_per_step, index, self.games_per_start)
+        return training_row(self.shares, self.run_seed, self.starts_per_step, index, self.games_per_start)

@@ -104,24 +104,22 @@ def written(shares: Sequence[GameShare]) -> str:
 
 
 def training_row(
-    shares: Sequence[GameShare], run_seed: int, games_per_step: int | None, index: int, games_per_start: int = 1
+    shares: Sequence[GameShare], run_seed: int, starts_per_step: int | None, index: int, games_per_start: int = 1
 ) -> dict[str, Any]:
-    """The ``index``-th game of a run: self-play of a game drawn by weight.
+    """The ``index``-th start of a run: self-play of a game drawn by weight. Its games' keys are counted on from the
+    row's, which is the first one's.
 
     Args:
-        games_per_step: how many games a step has; None: not known, and the key has the step 0.
+        starts_per_step: how many starts a step has; None: not known, and the key has the step 0.
         index: counted through the whole run.
-        games_per_start: so many games, one after the other, start from the same state; divides ``games_per_step``.
+        games_per_start: so many games are played from it.
     """
-    first = index - index % games_per_start
-    draw = random.Random(derive_seed(run_seed, "which game", first))
+    draw = random.Random(derive_seed(run_seed, "which game", index * games_per_start))
     share = draw.choices(shares, [share.weight for share in shares])[0]
-    if games_per_step is None:
-        key = GameKey("train", run_seed, 0, index)
-    else:
-        group = first % games_per_step if games_per_start > 1 else None
-        key = GameKey("train", run_seed, index // games_per_step + 1, index % games_per_step, group=group)
-    return _row(share, key, index, Seat())
+    step, place = (-1, index) if starts_per_step is None else divmod(index, starts_per_step)
+    first = place * games_per_start
+    key = GameKey("train", run_seed, step + 1, first, group=first if games_per_start > 1 else None)
+    return {**_row(share, key, index, Seat()), "__rollout_n__": 2 * games_per_start}
 
 
 def validation_rows(

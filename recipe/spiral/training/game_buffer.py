@@ -1,20 +1,19 @@
 """verl's replay buffers: how often they look for finished games, and in the asynchronous modes which games they give.
 
-There games count: a game's age is counted from the policy's own turns, games that start from one state are trained
-together, and the record of each game that is dropped is handed over. verl's own counts age from the launch, which an
-opponent's slowness or a queue would lengthen, takes games of one age in any order, and replaces a game that failed
-without a word.
+There games count: a game's age is counted from the policy's own turns, those from one start are trained together, and
+the record of each game that is dropped is handed over. verl's own counts age from the launch, which an opponent's
+slowness or a queue would lengthen, takes games of one age in any order, and replaces a game that failed without a word.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
-from ..players.seeds import GameKey
 from ..rollouts import channel
 from ..rollouts.channel import Played
 from .launched import TRAIN, Launched
@@ -56,7 +55,6 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
         in_turns: whether a batch is so many turns, rather than games.
         ahead: of turns, how many batches are played ahead of the one that is trained next.
         length: of games.
-        games_per_start: how many games start from one state and are trained together.
         first: whether no batch was trained yet since the start.
     """
 
@@ -68,7 +66,6 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
         self.in_turns = False
         self.ahead = 0.0
         self.length = GameLength()
-        self.games_per_start = 1
         self._dropped = Played([], [])
         self.first = True
         self._chosen: list[str] = []
@@ -81,7 +78,7 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
     # -- what is dropped -----------------------------------------------------------------------------------------------
 
     def _stale_terminal_keys(self, global_steps: int, partition_id: str) -> set[str]:
-        """The games that are too old; of games that are trained together, all once they are over."""
+        """The games that are over and too old; all from one start, where one of them is."""
         if partition_id != TRAIN or self.max_staleness is None or self.max_off_policy_strategy != "drop":
             return set()
         oldest: dict[str, int] = {}
@@ -89,12 +86,8 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
         for key, tag in self.partitions[TRAIN].items():
             if (uid := key.split("_")[0]) in over:  # rows of the others are on their way, and may have no tag yet
                 oldest[uid] = min(tag["min_global_steps"], oldest.get(uid, global_steps))
-        stale: set[str] = set()
-        for uids in self._groups(over).values():
-            # a game without a turn of the policy's has no age
-            if any(global_steps - 1 - oldest.get(uid, global_steps - 1) > self.max_staleness for uid in uids):
-                stale.update(uids)
-        return stale
+        # games without a turn of the policy's have no age
+        return {uid for uid, since in oldest.items() if global_steps - 1 - since > self.max_staleness}
 
     def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
         """
@@ -103,7 +96,7 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
             GameLost: a game's session failed after the game, or before it could say why.
         """
         if partition_id == TRAIN and (failed := sorted(self.failure_keys[TRAIN], key=self.launched.key)):
-            keys = [self.launched.key(uid) for uid in failed]
+            keys = [key for uid in failed for key in self.launched.keys(uid)]
             channel.raise_failures(keys)
             raise channel.GameLost(
                 f"game {keys[0]}: a session failed, and left no word of the game: verl logged why (verbose=true shows "
@@ -171,13 +164,13 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
         size = Counter(key.split("_")[0] for key in self.partitions[TRAIN]) if self.in_turns else Counter(sampleable)
         chosen: list[str] = []
         total = 0
-        for since, group in self._by_age(self._groups(sampleable)):
+        for since, uid in self._by_age(sampleable):
             # where batches are of turns, more games than these may be about to become too old
             due = self.in_turns and self._waits and global_steps - since >= (self.max_staleness or 0)
             if total >= batch_size and not due:
                 break
-            chosen += group
-            total += sum(size[uid] for uid in group)
+            chosen.append(uid)
+            total += size[uid]
         return chosen if total >= batch_size else []
 
     def _none_before_them_is_played(self) -> bool:
@@ -187,7 +180,7 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
         them all would be a batch of the shortest game and the quickest endings. A later batch begins with what the one
         before it left.
         """
-        in_order = [uid for _, group in self._by_age(self._all()) for uid in group]
+        in_order = [uid for _, uid in self._by_age(self.prompt_global_steps[TRAIN])]
         return set(in_order[: len(self._chosen)]) == set(self._chosen)
 
     def _others_can_wait(self, global_steps: int, batch_size: int) -> bool:
@@ -200,7 +193,7 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
         """
         if not self._waits:
             return True
-        all_games = [(since, uid) for since, group in self._by_age(self._all()) for uid in group]
+        all_games = self._by_age(self.prompt_global_steps[TRAIN])
         in_order, chosen = [since for since, _ in all_games], set(self._chosen)
         left = Counter(since for since, uid in all_games if uid not in chosen)
         steps_left = {launched: launched + (self.max_staleness or 0) - global_steps for launched in sorted(left)}
@@ -218,22 +211,11 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
     def _waits(self) -> bool:
         return self.max_staleness is not None and self.max_off_policy_strategy == "wait"
 
-    def _all(self) -> dict[GameKey, list[str]]:
-        return self._groups(set(self.prompt_global_steps[TRAIN]), whole=False)
-
-    def _by_age(self, groups: dict[GameKey, list[str]]) -> list[tuple[int, list[str]]]:
-        """The groups, oldest first and of equal age in the order of their keys, each with its age: the step at which
-        the first of its games was launched."""
+    def _by_age(self, uids: Iterable[str]) -> list[tuple[int, str]]:
+        """These, oldest first and of equal age in the order of their keys, each with its age: the step at which it was
+        launched."""
         launched_at = self.prompt_global_steps[TRAIN]
-        aged = [(min(launched_at[uid] for uid in uids), start, uids) for start, uids in groups.items()]
-        return [(since, uids) for since, _, uids in sorted(aged)]
-
-    def _groups(self, uids: set[str], whole: bool = True) -> dict[GameKey, list[str]]:
-        """Games that start from one state, by that state's key; with ``whole``, where all of them are among these."""
-        groups: dict[GameKey, list[str]] = defaultdict(list)
-        for uid in sorted(uids, key=self.launched.key):
-            groups[self.launched.key(uid).start()].append(uid)
-        return {start: group for start, group in groups.items() if not whole or len(group) == self.games_per_start}
+        return sorted(((launched_at[uid], uid) for uid in uids), key=lambda one: (one[0], self.launched.key(one[1])))
 
     def _select_prompt_uids(self, partition_id: str, sampleable_keys: set[str], batch_size: int) -> Any:
         selected, partition, launched_at = super()._select_prompt_uids(partition_id, sampleable_keys, batch_size)

@@ -53,7 +53,6 @@ class InFlight(Mixin):
         trainer = self.config.trainer.v1
         buffer.ahead = float(trainer[trainer.trainer_mode].num_warmup_batches)
         buffer.length = self.state.game_length
-        buffer.games_per_start = int(self.config.data.games_per_start)
         return buffer
 
     @property
@@ -116,8 +115,8 @@ class InFlight(Mixin):
         tags = (tq.kv_list(TRAIN) or {}).get(TRAIN, {})
         prompts = [uid for uid, tag in tags.items() if tag.get("is_prompt")]
         if prompts:
-            for uid, launch in launches(tq.kv_batch_get(keys=prompts, partition_id=TRAIN)):
-                self.launched.add(uid, launch)
+            for uid, games in launches(tq.kv_batch_get(keys=prompts, partition_id=TRAIN)):
+                self.launched.add(uid, games)
         stored, named = {key.first_try() for key in self.launched.of(TRAIN)}, set(self.state.in_flight)
         if stored != named:
             lost = sorted(stored ^ named)
@@ -148,7 +147,7 @@ class InFlight(Mixin):
         if trained := [key for key in tags if key.split("_")[0] not in games]:
             tq.kv_clear(keys=trained, partition_id=TRAIN)
         if again := [uid for uid in prompts if tags[uid]["status"] != "finished"]:
-            channel.forget(self.launched.key(uid) for uid in again)
+            channel.forget(key for uid in again for key in self.launched.keys(uid))
             tq.kv_batch_put(keys=again, partition_id=TRAIN, tags=[{"status": "pending"} for _ in again])
 
 

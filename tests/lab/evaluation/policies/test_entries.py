@@ -64,26 +64,6 @@ def test_an_embedded_model_has_its_config_groups_prompts(tmp_path: Path, monkeyp
     assert {one(name, tmp_path).template for name in EMBEDDED} == {"chat", "chat_examples"}
 
 
-@pytest.mark.parametrize(
-    ("config", "lengths"),
-    [
-        ("{}", (2048, 4096)),
-        ('{"max_position_embeddings": 32768}', (2048, 4096)),
-        ('{"max_position_embeddings": 5000}', (2048, 2952)),
-        ('{"max_position_embeddings": 1024}', (512, 512)),
-        ('{"max_position_embeddings": 1024, "rope_scaling": {"factor": 8.0}}', (2048, 4096)),
-        ('{"max_position_embeddings": 1024, "rope_scaling": 5}', (512, 512)),
-    ],
-)
-def test_a_models_lengths_are_those_that_it_has_positions_for(
-    tmp_path: Path, config: str, lengths: tuple[int, int]
-) -> None:
-    base = model(tmp_path / "base")
-    (base / "config.json").write_text(config)
-    assert one(str(base), tmp_path).lengths == lengths
-    assert one(str(adapter(tmp_path / "lora", base)), tmp_path).lengths == lengths
-
-
 def test_a_run_is_one_policy_a_snapshot(tmp_path: Path) -> None:
     run = tmp_path / "kuhn"
     for step in (0, 5, 10, 15):
