@@ -90,8 +90,7 @@ class VLLMServer(vLLMHttpServer):
 
     def wrap_engine(self) -> None:
         """Put ours around vLLM's engine, once it runs."""
-        if not os.environ.get("EXP_NO_TOKENS"):
-            self.engine = TokenPrompts(self.engine)
+        self.engine = TokenPrompts(self.engine)
         if self.lora_as_adapter:
             self.engine = ChoosingEngine(self.engine)
 
@@ -104,7 +103,7 @@ class VLLMServer(vLLMHttpServer):
         """The answer to a request with the keyword arguments of ``generate``; ``whole``: nothing breaks it off."""
         sampling = {**sampling_params, "skip_clone": True}  # vLLM may write into it
         sampling.setdefault("detokenize", "stop" in sampling)  # only words that end a response are looked for
-        if whole and not os.environ.get("EXP_NO_WHOLE"):
+        if whole:
             # Otherwise vLLM hands over an output for each token. verl needs the first to break it off.
             sampling["output_kind"] = RequestOutputKind.FINAL_ONLY
         return await self.generate(sampling_params=sampling, **request)
