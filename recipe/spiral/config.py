@@ -34,7 +34,6 @@ Sample = StrEnum("Sample", "uniform hard")
 Devices = StrEnum("Devices", "shared own")
 OnStale = StrEnum("OnStale", "wait drop")
 Watchdog = StrEnum("Watchdog", "warn stop off")
-Runtime = StrEnum("Runtime", "fast stock")
 Update = StrEnum("Update", "game batch")
 
 
@@ -144,7 +143,6 @@ class Spiral:
     extensions: list[str]
     run_dir: str
     batch_unit: BatchUnit
-    runtime: Runtime
     watchdog: Watchdog
     verbose: bool
     rules: Rules
