@@ -27,7 +27,7 @@ from .processes.cluster import listen_on_loopback
 from .processes.composing import RECIPE
 from .processes.interrupts import end_on_signals, interrupt_on_signals, interrupted, interrupted_by
 from .processes.launch import end_with_parent, put_on_path, set_environment
-from .processes.starting import choose_checkpoint
+from .processes.starting import choose_checkpoint, keep_date
 from .processes.terminal import fail, quiet_logging, run_command, visible
 from .rollouts.end_tokens import end_tokens
 from .running import train
@@ -88,20 +88,18 @@ def run(config: DictConfig) -> int:
             if any(not name.startswith("recipe.spiral.") for name in config.extensions):
                 put_on_path(Path.cwd())  # where a module of the user's is, for the run's other processes
             choose_checkpoint(config)
-            status: int | None = extensions.first(lambda extension: extension.run(config))
-            if status is not None:
-                return status
             if lines := finished(config):
                 print(visible("\n".join(lines)), flush=True)
                 return 0
             quiet_logging()
             check(config)  # without torch and verl, which take seconds to import
+            for extension in extensions.loaded():
+                extension.check(config)
             _import_verl()
             interrupt_on_signals()
             tokenizer = check_model(config)
             name_end_tokens(config, tokenizer.eos_token_id)
-            for extension in extensions.loaded():
-                extension.ready(config, tokenizer)
+            keep_date(config, tokenizer)
     except ConfigError as error:
         if interrupted():
             raise KeyboardInterrupt from error

@@ -84,8 +84,6 @@ def train(config: DictConfig) -> int:
         return fail(f"interrupted by {by}; {again(config)}", INTERRUPTED)
     if (run_dir / STOPPED).is_file():
         return fail((run_dir / STOPPED).read_text(encoding="utf-8"), STOPPED_STATUS)
-    for text in filter(None, (extension.summary(config) for extension in extensions.loaded())):
-        print(f"\n{visible(text)}", flush=True)
     return 0
 
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.full]
 VICTIMS = {
     None: None,
     "EngineCore": "vllm_server_0_0: EngineDeadError",
-    "FastServer": "vllm_server_0_0 died",
+    "VLLMServer": "vllm_server_0_0 died",
     "WorkerDict": "WorkerDict",
     "TaskRunner": "TaskRunner died",
     "raylet": "",

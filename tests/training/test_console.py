@@ -9,7 +9,7 @@ import pytest
 
 from recipe.spiral.lab.run_progress import steps_done
 from recipe.spiral.processes.run_log import LOG
-from recipe.spiral.spin.dpo import DpoSettings
+from recipe.spiral.spin.dpo_settings import DpoSettings
 from recipe.spiral.spin.pairs import PairObjective
 from recipe.spiral.training.console import WIDTH, Console
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
