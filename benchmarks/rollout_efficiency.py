@@ -63,7 +63,7 @@ class Alone:
 
         os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR"}
         if os.environ.get("VERL_PLATFORM") == "cpu":
-            from recipe.spiral.workers.platforms import cpu_worker  # noqa: F401  (vLLM's build for CPUs is found)
+            from recipe.spiral.workers.platforms import cpu_vllm  # noqa: F401  (vLLM's build for CPUs is found)
         from vllm import EngineArgs
         from vllm.v1.engine.llm_engine import LLMEngine
 

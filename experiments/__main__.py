@@ -80,6 +80,8 @@ def model_of(seed: int) -> Path:
 def train(runs: Sequence[Run], config: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
     """Train what is not trained yet. Returns the names of the runs that failed."""
     quick = config["loop"] == "quick"
+    if "first" in config:
+        subprocess.run([sys.executable, "-m", *config["first"]], check=True)
     commands = [command(run, config, overrides) for run in runs]  # here, since this may make models
     # one thread: threads of so small a model only wait for each other
     environment = {**os.environ, "OMP_NUM_THREADS": "1"} if quick else None

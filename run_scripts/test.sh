@@ -100,10 +100,10 @@ with_gpu_versions() {
         return
     fi
     local PATH="$PWD/.venv-gpu-versions/bin:$PATH"
-    OMP_NUM_THREADS=1 phase "versions of GPUs, without e2e" pytest -m "not e2e" -n auto --dist worksteal tests/test_verl_contract.py \
-        tests/test_verl_contract_engine.py tests/workers tests/checks tests/export tests/lab/evaluation tests/processes
+    OMP_NUM_THREADS=1 phase "versions of GPUs, without e2e" pytest -m "not e2e" -n auto --dist worksteal tests/verl \
+        tests/workers tests/checks tests/export tests/lab/evaluation tests/processes
     phase "versions of GPUs" pytest tests/e2e/test_train_resume.py "tests/e2e/test_knobs.py::test_lora" tests/e2e/test_reference.py \
-        tests/e2e/test_fsp.py::test_opponents_of_every_kind_at_once tests/e2e/test_eval.py tests/e2e/test_torch_versions.py
+        tests/e2e/test_fsp.py::test_opponents_of_every_kind_at_once tests/e2e/test_eval.py
 }
 [[ -z $versions ]] || with_gpu_versions
 

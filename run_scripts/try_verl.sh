@@ -28,4 +28,4 @@ version=$(cat "$tree/verl/version/version" 2>/dev/null || echo unknown)
 echo "trying verl $version"
 # The tree comes before the installed verl. Its version is not the one that a contract test wants, which is no news.
 PYTHONPATH="$tree:$PWD:$PWD/tests" exec .venv/bin/python -m pytest -q --tb=no -r N -W ignore -p moved \
-    tests/test_verl_contract.py tests/test_verl_contract_engine.py -k "not test_the_version_is_the_one_that_was_read" "$@"
+    tests/verl/test_contract.py tests/verl/test_contract_engine.py -k "not test_the_version_is_the_one_that_was_read" "$@"

@@ -21,7 +21,6 @@ from recipe.spiral import extensions
 from recipe.spiral.processes.composing import detect_hardware
 from recipe.spiral.processes.garbage import end_at_once
 from recipe.spiral.processes.interrupts import interrupt_on_signals
-from recipe.spiral.processes.runtime import FAST, RUNTIME
 from tests.chromium import browser, page, playwright  # noqa: F401  (fixtures)
 
 # How long an example takes depends on what else the machine does.
@@ -33,7 +32,7 @@ if os.environ.setdefault("SPIRAL_HARDWARE", detect_hardware()) == "cpu":
     os.environ.setdefault("VERL_PLATFORM", "cpu")
     os.environ.setdefault("VERL_USE_EXTERNAL_MODULES", "recipe.spiral.workers.platforms.cpu")
 #: What a config chooses for its process, as it is by default.
-CHOSEN = {extensions.NAMES: "recipe.spiral.lab.extension,recipe.spiral.spin.extension", RUNTIME: FAST}
+CHOSEN = {extensions.NAMES: "recipe.spiral.lab.extension,recipe.spiral.spin.extension"}
 os.environ.update(CHOSEN)  # for fixtures of a wider scope than a test
 
 

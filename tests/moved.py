@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-CONTRACT = ["test_verl_contract.py", "test_verl_contract_engine.py"]
+CONTRACT = ["verl/test_contract.py", "verl/test_contract_engine.py"]
 gone: dict[str, str] = {}
 
 

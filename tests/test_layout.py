@@ -24,7 +24,7 @@ FRAMEWORKS = {"verl", "ray", "vllm", "transfer_queue", "tensordict"}
 PURE = {
     **dict.fromkeys(("games", "players", "match", "opponents", "storage"), True),
     **{f"processes.{name}": True for name in ("cluster", "composing", "garbage", "interrupts", "launch", "masking")},
-    **{f"processes.{name}": True for name in ("runtime", "starting", "terminal")},
+    **{f"processes.{name}": True for name in ("starting", "terminal")},
     "rae": False,
 }
 #: Not the core. Either may be deleted.

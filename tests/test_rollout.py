@@ -9,11 +9,13 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
+import torch
 from omegaconf import OmegaConf
+from tensordict import TensorDict
 from verl.experimental.agent_loop import agent_loop
 from verl.workers.rollout.replica import TokenOutput
 
@@ -27,7 +29,7 @@ from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.rollouts import channel as game_channel
-from recipe.spiral.rollouts.channel import GameFailed, GameLost
+from recipe.spiral.rollouts.channel import GameFailed
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.rollouts.schedule import GameShare, training_row, validation_rows
 from recipe.spiral.spin.branching import BranchingLoop
@@ -217,14 +219,6 @@ def test_a_prompt_that_is_too_long_ends_its_game_which_is_trained(model: str) ->
     assert [output.reward_score for player in outputs for output in player] == [-1.0] * len(record.turns) == [-1.0] * 2
 
 
-def test_a_game_is_played_once(model: str) -> None:
-    engine, row = Engine(), self_play(0)
-    outputs = asyncio.run(sessions(row, engine, model))
-    assert len(engine.calls) == sum(map(len, outputs))
-    assert {call["temperature"] for call in engine.calls} == {1.0}
-    assert len({call["seed"] for call in engine.calls}) == len(engine.calls)
-
-
 def test_two_hundred_games_run_side_by_side_and_keep_apart(model: str) -> None:
     rows = [self_play(index) for index in range(200)]
     engine = Engine()
@@ -277,20 +271,6 @@ def test_an_error_reaches_every_session_and_the_trainer(model: str) -> None:
     with pytest.raises(GameFailed):
         game_channel.take(keys(row))
     assert rollout._tables == {}
-
-
-def test_a_record_that_cannot_be_encoded_is_an_error_with_its_cause(model: str) -> None:
-    class Versions(Engine):
-        async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
-            output = await super().generate(*args, **kwargs)
-            output.extra_fields["min_global_steps"] = np.int64(2)
-            return output
-
-    row = self_play(7)
-    outputs = asyncio.run(sessions(row, Versions(), model))
-    assert [type(output) for output in outputs] == [TypeError, TypeError]
-    with pytest.raises(GameFailed, match=r"game train-5-1-7-0 of TicTacToe failed: TypeError: .*numpy\.int64"):
-        game_channel.raise_failures(keys(row))
 
 
 def test_a_session_that_is_cancelled_leaves_the_game_to_the_other(model: str) -> None:
@@ -429,16 +409,6 @@ def test_a_draw_is_played_again_until_it_is_none(model: str) -> None:
     assert len(seeds) == len(engine.calls), "a retry samples with seeds of its own"
 
 
-def test_a_game_of_draws_only_ends_with_the_last_that_is_allowed(model: str) -> None:
-    row = self_play(0)
-    outputs = asyncio.run(sessions(row, Drawn(9), model, {"enabled": True, "max_retries": 3}))
-    played = game_channel.take(keys(row))
-    assert [game.discarded for game in played.discarded] == ["draw"] * 3
-    (record,) = played.records
-    assert (record.key.retry, record.result(0), record.discarded) == (3, "draw", None)
-    assert [[output.response_ids for output in rows] for rows in outputs] == [said(record.turns_of(p)) for p in (0, 1)]
-
-
 def test_draws_stay_unless_they_are_to_be_played_again_and_in_validation(model: str) -> None:
     for row, draws in ((self_play(0), {}), (validation(), {"enabled": True})):
         asyncio.run(sessions(row, Drawn(3), model, draws))
@@ -468,34 +438,18 @@ def test_a_response_is_cut_off_if_no_end_token_ends_it(model: str, answer: str, 
     assert record.turns[0].truncated == (verdict == "truncated")
 
 
-def test_an_engine_that_returns_nothing_is_an_error(model: str) -> None:
-    class Silent(Engine):
-        async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
-            steps = {"min_global_steps": 2, "max_global_steps": 3}
-            return TokenOutput(token_ids=[], stop_reason="aborted", extra_fields=steps)
+def test_games_that_are_launched_one_by_one_are_played_by_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[str, int]] = []
 
-    row = self_play(0)
-    asyncio.run(sessions(row, Silent(), model))
-    with pytest.raises(GameFailed, match=r"the engine returned no tokens \(stop reason: aborted\)"):
-        game_channel.take(keys(row))
+    def worker(name: str) -> Any:
+        return SimpleNamespace(generate_sequences=SimpleNamespace(remote=lambda rows: given.append((name, len(rows)))))
 
-
-def test_a_game_that_never_reported_is_missed(model: str) -> None:
-    row, lost = self_play(0), self_play(1)
-    asyncio.run(sessions(row, Engine(), model))
-    with pytest.raises(GameLost, match=r"1 of 2 games were launched and never reported, the first: train-5-1-1-0"):
-        game_channel.take(keys(row, lost))
-
-
-def test_reports_are_taken_once_and_in_the_order_of_keys(model: str) -> None:
-    rows = [self_play(index) for index in (4, 2, 11, 3)]
-    for row in rows:
-        asyncio.run(sessions(row, Engine(), model))
-    played = game_channel.take(keys(*rows))
-    assert [record.key.index for record in played.records] == [2, 3, 4, 11]
-    with pytest.raises(GameLost):
-        game_channel.take(keys(rows[0]))
-    assert game_channel.take([]).records == []
+    monkeypatch.setattr("verl.trainer.ppo.v1.agent_loop_tq.ray.get", list)
+    manager = object.__new__(rollout.GameManager)
+    manager.agent_loop_workers, manager.on_launch = [worker("a"), worker("b")], lambda batch: None
+    for rows in (1, 1, 2, 1):
+        manager.generate_sequences(TensorDict({"index": torch.arange(rows)}, batch_size=rows))
+    assert given == [("a", 1), ("b", 1), ("a", 1), ("b", 1), ("a", 1)]
 
 
 def test_a_row_plays_all_games_from_its_start(model: str) -> None:

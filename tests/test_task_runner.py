@@ -15,16 +15,11 @@ from recipe.spiral.task_runner import RemoteTaskRunner, TaskRunnerHere, task_run
 
 
 @pytest.mark.parametrize(
-    ("runtime", "profiler", "expected"),
-    [
-        ("fast", None, TaskRunnerHere),
-        ("fast", "torch", TaskRunnerHere),
-        ("fast", "nsys", RemoteTaskRunner),
-        ("stock", None, RemoteTaskRunner),
-    ],
+    ("profiler", "expected"),
+    [(None, TaskRunnerHere), ("torch", TaskRunnerHere), ("nsys", RemoteTaskRunner)],
 )
-def test_it_is_here_or_an_actor(runtime: str, profiler: str | None, expected: type) -> None:
-    config = OmegaConf.create({"runtime": runtime, "global_profiler": {"tool": profiler}})
+def test_it_is_here_or_an_actor(profiler: str | None, expected: type) -> None:
+    config = OmegaConf.create({"global_profiler": {"tool": profiler}})
     assert task_runner_class(config) is expected
 
 

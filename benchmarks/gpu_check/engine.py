@@ -7,6 +7,7 @@ engine did before (other weights, sleep, adapters), it is known whose weights an
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -44,8 +45,11 @@ class Engine:
         chosen |= {"gpu_memory_utilization": SHARE, "max_num_seqs": 64}
         chosen["vllm"] |= {"kv_cache_memory_bytes": 2**26 if probe.on_cpu else CACHE}
         self._probe, self.adapters = probe, tuple(adapters)
+        for module in chosen["modules"]:
+            importlib.import_module(module)
         wanted = arguments(model, self.adapters, 512, EngineSettings(**chosen))
-        self.llm = LLM(**wanted | {"model": str(model), "enable_sleep_mode": not probe.on_cpu})
+        del wanted["enable_log_requests"]  # only vLLM's asynchronous engine has it
+        self.llm = LLM(**wanted | {"enable_sleep_mode": not probe.on_cpu})
         tokenizer = AutoTokenizer.from_pretrained(model)
         self.prompts: list[list[int]] = [tokenizer.encode(prompt) for prompt in PROMPTS]
         dtype = str(self.llm.llm_engine.vllm_config.model_config.dtype).removeprefix("torch.")

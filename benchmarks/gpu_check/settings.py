@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.spiral import main_spiral
 from recipe.spiral.checks.settle import settle
+from recipe.spiral.lab.evaluation import settings as _keys  # noqa: F401  (it registers an evaluation's keys)
 from recipe.spiral.lab.models import embedded
 
 #: The keys of the config come with the program.

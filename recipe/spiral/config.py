@@ -26,51 +26,15 @@ def within(least: float, most: float = math.inf) -> Any:
     return field(metadata={"within": (least, most)})
 
 
-class BatchUnit(StrEnum):
-    games = "games"
-    turns = "turns"
-
-
-class Truncated(StrEnum):
-    illegal = "illegal"
-    mask = "mask"
-    read = "read"
-
-
-class Style(StrEnum):
-    state = "state"
-    dialogue = "dialogue"
-
-
-class Sample(StrEnum):
-    uniform = "uniform"
-    hard = "hard"
-
-
-class Devices(StrEnum):
-    shared = "shared"
-    own = "own"
-
-
-class OnStale(StrEnum):
-    wait = "wait"
-    drop = "drop"
-
-
-class Watchdog(StrEnum):
-    warn = "warn"
-    stop = "stop"
-    off = "off"
-
-
-class Runtime(StrEnum):
-    fast = "fast"
-    stock = "stock"
-
-
-class Update(StrEnum):
-    game = "game"
-    batch = "batch"
+# Words of which one is chosen.
+BatchUnit = StrEnum("BatchUnit", "games turns")
+Truncated = StrEnum("Truncated", "illegal mask read")
+Style = StrEnum("Style", "state dialogue")
+Sample = StrEnum("Sample", "uniform hard")
+Devices = StrEnum("Devices", "shared own")
+OnStale = StrEnum("OnStale", "wait drop")
+Watchdog = StrEnum("Watchdog", "warn stop off")
+Update = StrEnum("Update", "game batch")
 
 
 @dataclass
@@ -179,7 +143,6 @@ class Spiral:
     extensions: list[str]
     run_dir: str
     batch_unit: BatchUnit
-    runtime: Runtime
     watchdog: Watchdog
     verbose: bool
     rules: Rules

@@ -59,7 +59,6 @@ from .processes.launch import (
 )
 from .processes.masking import is_secret, take_secrets_out, write_config
 from .processes.run_log import LOG
-from .processes.runtime import RUNTIME
 from .processes.starting import choose_checkpoint, own_checkpoints, set_aside
 from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
@@ -282,7 +281,7 @@ def verls_reason(error: BaseException) -> str:
 def _forward_environment(config: DictConfig) -> None:
     """Pass environment variables to the run's processes on all machines. No keys of services: Ray would print them."""
     plain = [name for name, value in as_written(config.environment).items() if "${" not in str(value)]
-    names = [*plain, "PYTHONPATH", *TRACKER_VARIABLES, RUNTIME, RUN_DIR, extensions.NAMES]
+    names = [*plain, "PYTHONPATH", *TRACKER_VARIABLES, RUN_DIR, extensions.NAMES]
     variables = {name: os.environ[name] for name in names if name in os.environ and not is_secret(name)}
     OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
 

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import ray
 from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ
@@ -30,9 +31,10 @@ from .players.prompts import Encode, encoder
 from .players.records import MAX_VOIDS, SELF_PLAY, GameRecord, Tokens
 from .players.seats import Seat
 from .players.seeds import GameKey
-from .rollouts import channel, pace
+from .rollouts import channel
 from .rollouts.end_tokens import end_tokens
 from .rollouts.schedule import parse_games
+from .rollouts.worker import RolloutWorker
 
 Sampling = Mapping[str, Any]
 
@@ -51,7 +53,7 @@ _players: dict[str, Player] = {}
 
 
 class GameManager(AgentLoopManagerTQ):
-    """verl's manager of the processes that play.
+    """verl's manager of the processes that play, with our workers.
 
     Attributes:
         on_launch: called with each batch of rows in the moment before it is played, in which it may write; the
@@ -59,14 +61,18 @@ class GameManager(AgentLoopManagerTQ):
     """
 
     on_launch: Callable[[TensorDict], None]
+    agent_loop_workers: list[Any]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.agent_loop_workers_class = ray.remote(RolloutWorker)
 
     def generate_sequences(self, prompts: TensorDict) -> None:
         self.on_launch(prompts)
-        self.play(prompts)
-
-    def play(self, prompts: TensorDict) -> None:
-        """Have the games of a batch begun."""
         super().generate_sequences(prompts)
+        # verl begins with the first worker each time: games that are launched one by one would all be that one's
+        next_one = len(prompts) % len(self.agent_loop_workers)
+        self.agent_loop_workers = self.agent_loop_workers[next_one:] + self.agent_loop_workers[:next_one]
 
 
 class PolicyLoop(AgentLoopBase):
@@ -89,7 +95,6 @@ class PolicyLoop(AgentLoopBase):
         self, prompt_ids: list[int], output: Any, limit: int, versions: tuple[int, int] | None, answered_by: str | None
     ) -> Generation:
         """An engine's response; RuntimeError: it has no tokens."""
-        pace.answered(output.extra_fields)
         token_ids = list(output.token_ids)
         if not token_ids:
             raise RuntimeError(f"the engine returned no tokens (stop reason: {output.stop_reason})")
@@ -141,17 +146,14 @@ class GameAgentLoop(PolicyLoop):
 
     async def _play(self, key: GameKey, row: Mapping[str, Any], seat: Seat, sampling: Sampling) -> list[GameRecord]:
         """Play the game until it counts, and report what became of it; [] if it is given up."""
-        pace.begin()
         try:
             encode = self._encoder(row["prompt"]["template"], row["prompt"]["style"])
             tries = await self._tries(key, str(row["data_source"]), seat, encode, sampling)
-            paces = [pace.end()]
-            more = await self.more(tries[-1], seat, encode, sampling, paces)
-            played = [*tries, *more]
+            played = [*tries, *await self.more(tries[-1], seat, encode, sampling)]
             counted = [record for record in played if record.discarded is None]
             discarded = [record for record in played if record.discarded is not None]
             first = counted[0] if counted else None
-            report = channel.Report(first, discarded, counted[1:], pace.total(paces))
+            report = channel.Report(first, discarded, counted[1:])
             await channel.put(key, report, spent(seat.opponent.name))  # fails at what it cannot encode
         except Exception as error:
             await channel.put_failure(key, row["data_source"], error)
@@ -181,10 +183,8 @@ class GameAgentLoop(PolicyLoop):
                 return tries
             key = key.next_retry()
 
-    async def more(
-        self, record: GameRecord, seat: Seat, encode: Encode, sampling: Sampling, paces: list[pace.Pace]
-    ) -> list[GameRecord]:
-        """Games that are played besides, once it is known how this one went; each adds its own pace. None here."""
+    async def more(self, record: GameRecord, seat: Seat, encode: Encode, sampling: Sampling) -> list[GameRecord]:
+        """Games that are played besides, once it is known how this one went. None here."""
         return []
 
     async def attempt(

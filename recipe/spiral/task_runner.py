@@ -19,7 +19,6 @@ from verl.trainer.main_ppo import TaskRunnerV1
 from verl.workers.rollout.replica import RolloutMode
 
 from .processes import masking
-from .processes.runtime import in_a_copy, is_fast
 from .processes.watchdog import Watchdog
 
 #: The class under Ray's actor: Ray forbids to inherit from the actor class itself.
@@ -35,17 +34,13 @@ class TaskRunner(_VerlTaskRunner):
         masking.KNOWN.update(secrets)
 
     def run(self, config: DictConfig) -> None:
-        if is_fast():
-            from .runtime import packed_storage
+        from .rollouts import packed_storage  # noqa: F401  (registers it)
 
-            with ThreadPoolExecutor(1) as aside:
-                # verl finds it started; its processes import meanwhile
-                queue = aside.submit(tq.init, config.transfer_queue)
-                self._import_trainer(config)
-                queue.result()
-            packed_storage.close_like_its_own()
-        else:
+        with ThreadPoolExecutor(1) as aside:
+            # verl finds it started; its processes import meanwhile
+            queue = aside.submit(tq.init, config.transfer_queue)
             self._import_trainer(config)
+            queue.result()
         self._take_over(Path(config.run_dir))
         super().run(config)
 
@@ -53,7 +48,6 @@ class TaskRunner(_VerlTaskRunner):
         from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
         from .trainer import trainer_class
-        from .training.step import shorten_padding
         from .workers import engine  # noqa: F401  (registers it)
 
         mode = config.trainer.v1.trainer_mode
@@ -61,11 +55,6 @@ class TaskRunner(_VerlTaskRunner):
         TRAINER_REGISTRY[mode] = trainer_class(mode)
         # verl 0.9.1 would print a line there with an argument that loggers do not take
         logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
-        shorten_padding()
-        if is_fast():
-            from .runtime.server import start_servers
-
-            start_servers(config)
 
     def _take_over(self, run_dir: Path) -> None:
         """Let nobody read keys where verl prints the config, and hands it to trackers, which are to go on with the run.
@@ -115,12 +104,10 @@ class TaskRunner(_VerlTaskRunner):
                 known |= {f"receiver of weights {i}.{j}": worker for j, worker in enumerate(replica.workers)}
         if self.trainer.opponents is not None:
             known.update(self.trainer.opponents.actors())
-        seen = {actor._actor_id for actor in known.values()}
         for i, worker in enumerate(self.agent_loop_manager.agent_loop_workers):
-            if worker._actor_id not in seen:  # servers may play themselves
-                known[f"rollout worker {i}"] = worker
+            known[f"rollout worker {i}"] = worker
         yield from known.items()
-        seen |= {actor._actor_id for actor in known.values()}
+        seen = {actor._actor_id for actor in known.values()}
         # The others are helpers of verl and TransferQueue, which this job has as named actors.
         namespaces = {ray.get_runtime_context().namespace, "transfer_queue"}
         for entry in ray.util.list_named_actors(all_namespaces=True):
@@ -172,4 +159,4 @@ class TaskRunnerHere:
 
 def task_runner_class(config: DictConfig) -> type[RemoteTaskRunner] | type[TaskRunnerHere]:
     """In this process, where that can be."""
-    return TaskRunnerHere if in_a_copy(config) else RemoteTaskRunner
+    return TaskRunnerHere if config.global_profiler.tool != "nsys" else RemoteTaskRunner

@@ -22,7 +22,6 @@ from . import extensions
 from .opponents.engine_settings import has_adapter, models_served
 from .processes.garbage import collect_less
 from .processes.interrupts import STOP, STOPPED
-from .processes.runtime import is_fast
 from .rollout import GameManager
 from .rollouts import channel
 from .training.filters import Filters
@@ -80,9 +79,6 @@ class SpiralTrainer(Mixin):
 
     def _build_replay_buffer(self) -> Any:
         buffer = super()._build_replay_buffer()
-        # in the other modes a step does not wait for all games
-        if is_fast() and self.config.trainer.v1.trainer_mode == "sync":
-            buffer.wait_until_over = lambda seconds: self.agent_loop_manager.wait_until_over(seconds)
         if self.turns is None:
             return buffer
         return TurnBuffer(buffer, self._add_prompts_to_generate, self.state.game_length)
@@ -109,19 +105,16 @@ class SpiralTrainer(Mixin):
         managers = self._rollout_server_managers()
         servers = [replica.servers[0] for manager in managers for replica in manager.get_replicas()]
         slots = () if self.opponents is None else self.opponents.handles
-        resuming = isinstance(self, InFlight)
-        if is_fast():
-            from .runtime.direct_client import DirectClient, DirectResumingClient
-
-            direct = DirectResumingClient if resuming else DirectClient
-            return managers[-1].get_client(direct, slots=slots, servers=servers)
-        return managers[-1].get_client(ResumingClient if resuming else GameClient, slots=slots)
+        client = ResumingClient if isinstance(self, InFlight) else GameClient
+        return managers[-1].get_client(client, servers=servers, slots=slots)
 
     def on_init_end(self) -> None:
         """While the policy's engine sleeps, the opponents' take their part of the devices."""
         league = self.state.league
         if served := models_served(self.config):
-            self.opponents = opponent_engines.start(self, served, has_adapter(self.config), slot_class())
+            from .workers.engine.slot_server import SlotReplica  # imports vLLM
+
+            self.opponents = opponent_engines.start(self, served, has_adapter(self.config), SlotReplica)
             league.engine = self.opponents
             self.opponents.sleep()
         for extension in extensions.loaded():
@@ -276,12 +269,7 @@ class SpiralTrainer(Mixin):
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
-        if is_fast():
-            from .runtime.workers import FastPolicyWorker, FastTrainedWorker
-
-            use_our_workers(self.role_worker_mapping, FastPolicyWorker, FastTrainedWorker)
-        else:
-            use_our_workers(self.role_worker_mapping)
+        use_our_workers(self.role_worker_mapping)
 
     def _update_reference(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
         every = self.config.ref_update_freq
@@ -331,7 +319,7 @@ class SpiralTrainer(Mixin):
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)
-        metrics |= speed_metrics(metrics, self.current.games, timing_raw, self.config)
+        metrics |= speed_metrics(len(self.current.games.records), timing_raw)
         self.state.console.step(self.global_steps, metrics, timing_raw)
         for alarm in self._alarms:
             self.state.console.say(alarm)
@@ -376,17 +364,6 @@ class SpiralTrainer(Mixin):
         for watcher in self.state.watchers:
             for line in watcher.games(self.logger.logger, split, step, games.records, games.discarded, str(file)):
                 self.state.console.say(line)
-
-
-def slot_class() -> Any:
-    """The class of opponents' engines."""
-    if is_fast():
-        from .runtime.server import FastSlotReplica
-
-        return FastSlotReplica
-    from .workers.engine.slot_server import SlotReplica
-
-    return SlotReplica
 
 
 def trainer_class(mode: str) -> type:

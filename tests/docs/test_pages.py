@@ -76,6 +76,8 @@ def composed() -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("words", composed(), ids=" ".join)
 def test_a_command_composes(words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import recipe.spiral.lab.evaluation.settings  # noqa: F401  (it registers the evaluation's keys)
+
     monkeypatch.chdir(tmp_path)
     # the extension that a page lets its reader write
     (tmp_path / "my_norms.py").write_text("from recipe.spiral.extensions import Extension\n")

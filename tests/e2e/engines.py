@@ -21,12 +21,12 @@ from verl.plugin.platform import get_platform
 from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.rollout.replica import RolloutMode
-from verl.workers.rollout.router import get_router_handle
 
-from recipe.spiral.runtime.direct_client import DirectClient
-from recipe.spiral.runtime.server import FastReplica, FastSlotReplica
+from recipe.spiral.workers.engine.game_client import GameClient
 from recipe.spiral.workers.engine.opponent_engines import AdapterEngine
+from recipe.spiral.workers.engine.slot_server import SlotReplica
 from recipe.spiral.workers.engine.slots import SlotEngine
+from recipe.spiral.workers.engine.vllm import VLLMReplica
 from recipe.spiral.workers.policy_worker import PolicyWorker
 
 PROMPTS = ("Where do you play?", "You are player 1. [bet] or [pass]?", "X . O", "The board is empty. \\boxed{")
@@ -49,7 +49,7 @@ class Engines:
     opponents: SlotEngine
     policy: Any
     adapters: AdapterEngine
-    client: DirectClient
+    client: GameClient
     config: DictConfig
     prompts: list[list[int]]
 
@@ -119,12 +119,9 @@ def start(config: DictConfig, model: Path, tied: Path) -> Engines:
     device = [ray.remote(Device).options(num_cpus=0, **get_platform().ray_resource_options(1)).remote()]
     with ThreadPoolExecutor(2) as pool:
         policy = pool.submit(start_policy, config, device)
-        opponents = pool.submit(SlotEngine.start, of_opponents, 2, device, FastSlotReplica).result()
+        opponents = pool.submit(SlotEngine.start, of_opponents, 2, device, SlotReplica).result()
     replica = policy.result()
-    router = get_router_handle(
-        servers={replica.server_address: replica.servers[0]}, router_config_path=None, full_determinism=False
-    )
-    client = DirectClient(config, router, replica.servers, opponents.handles)
+    client = GameClient(config, None, replica.servers, opponents.handles)
     tokenizer = AutoTokenizer.from_pretrained(model)
     prompts = [tokenizer.encode(prompt) for prompt in PROMPTS]
     return Engines(opponents, replica, AdapterEngine([replica]), client, config, prompts)
@@ -133,7 +130,7 @@ def start(config: DictConfig, model: Path, tied: Path) -> Engines:
 def start_policy(config: DictConfig, workers: list[Any]) -> Any:
     rollout = OmegaConf.to_container(config.actor_rollout_ref.rollout, resolve=True)
     limits = {"engine_kwargs": {"vllm": {"max_loras": 3, "max_cpu_loras": 3}}, "load_format": "auto"}
-    replica = FastReplica(
+    replica = VLLMReplica(
         replica_rank=0,
         config=OmegaConf.merge(rollout, limits),
         model_config=OmegaConf.merge(config.actor_rollout_ref.model, {"lora_rank": LORA["r"]}),

@@ -198,14 +198,11 @@ def test_members_stay_for_their_games_and_answer_with_their_own_weights(
 
 
 def test_stale_games_are_dropped_and_named(tmp_path: Path, model: Path, runs: list[Run]) -> None:
-    """Two batches are played ahead, and no turn may be older than the version before the last. A process of their own
-    plays the games, and the trainer is an actor, as verl has both."""
+    """Two batches are played ahead, and no turn may be older than the version before the last."""
     run = Run(
         tmp_path / "run",
         *asynchronous(model, "colocate_async", "asynchronous.max_staleness=1", "asynchronous.on_stale=drop"),
         "trainer.v1.colocate_async.num_warmup_batches=3",
-        "actor_rollout_ref.rollout.agent.num_workers=1",
-        "runtime=stock",
     )
     runs.append(run)
     assert run.wait() == 0, run.output[-4000:]

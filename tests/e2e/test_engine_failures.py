@@ -69,25 +69,16 @@ def unknown(model: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("of", "override", "cause", "mend"),
-    [
-        ("model", f"engine.vllm.kv_cache_memory_bytes={TOO_SMALL}", "KV cache is needed", "data.max_prompt_length"),
-        ("model", "+engine.vllm.no_such_key=1", "no_such_key", "take it out of engine.vllm"),
-        ("unknown", "verbose=false", "['NoSuchForCausalLM'] are not supported", "set policies to a model"),
-    ],
+    ("of", "override"),
+    [("model", f"engine.vllm.kv_cache_memory_bytes={TOO_SMALL}"), ("unknown", "verbose=false")],
 )
-def test_an_evaluation(
-    of: str, override: str, cause: str, mend: str, tmp_path: Path, request: pytest.FixtureRequest
+def test_an_evaluation_ends_with_one_line(
+    of: str, override: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    folder, path = tmp_path / "eval", request.getfixturevalue(of)
-    line = last_line("main_eval", f"eval_dir={folder}", f"policies=[{{path: {path}, name: mine}}]", override)
-    assert cause in line and mend in line and f"{folder}/engine.log" in line
-
-
-def test_an_evaluation_whose_engine_is_killed(model: Path, tmp_path: Path) -> None:
-    policies = f"policies=[{{path: {model}, name: mine}}]"
-    line = last_line("main_eval", f"eval_dir={tmp_path / 'eval'}", policies, killed="EngineCore")
-    assert "by SIGKILL" in line and "lower engine.vllm.kv_cache_memory_bytes" in line
+    """The cause is vLLM's to print, above."""
+    path = request.getfixturevalue(of)
+    line = last_line("main_eval", f"eval_dir={tmp_path}/eval", f"policies=[{{path: {path}, name: mine}}]", override)
+    assert "vLLM does not start: " in line
 
 
 @pytest.fixture

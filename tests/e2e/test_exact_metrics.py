@@ -33,7 +33,7 @@ def test_live_metrics_are_those_of_the_checkpoint(tmp_path: Path, model: Path, r
     entries = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     live = {entry["step"]: entry["data"] for entry in entries if "val-core/KuhnPoker/nash_conv" in entry["data"]}
     assert sorted(live) == [0, 1, 2]
-    assert "validation at step 2: KuhnPoker " in run.output and "optimal against random" in run.output
+    assert "validation at step 2: KuhnPoker " in run.output and "p0/lost to perfect" in run.output
 
     arguments = [
         f"policies=[{{name: run, path: '{tmp_path / 'run'}'}}]",
@@ -54,9 +54,8 @@ def test_live_metrics_are_those_of_the_checkpoint(tmp_path: Path, model: Path, r
         for key in ("nash_conv", "value"):
             assert metrics[f"val-core/KuhnPoker/{key}"] == pytest.approx(kuhn[key], abs=1e-6)
         assert metrics["val-core/KuhnPoker/illegal"] == pytest.approx(kuhn["illegal"][0], abs=1e-6)
-        assert metrics["val-core/TicTacToe/optimal"] == pytest.approx(tictactoe["all"]["share"], abs=1e-6)
-        assert metrics["val-core/TicTacToe/critical"] == pytest.approx(tictactoe["all"]["critical"], abs=1e-6)
-        against = tictactoe["against_random"]["share"]
-        assert metrics["val-core/TicTacToe/optimal_against_random"] == pytest.approx(against, abs=1e-6)
+        assert metrics["val-core/TicTacToe/optimal"] == pytest.approx(tictactoe["optimal"]["share"], abs=1e-6)
+        lost = [metrics[f"val-core/TicTacToe/p{role}/lost_to_perfect"] for role in (0, 1)]
+        assert lost == pytest.approx(tictactoe["lost_to_perfect"], abs=1e-6)
     assert live[1]["val-core/KuhnPoker/nash_conv"] != live[2]["val-core/KuhnPoker/nash_conv"]
     print({step: data["val-aux/TicTacToe/exact_seconds"] for step, data in live.items()})

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.full]
 PROGRAM = """
 import json, os, sys
 if os.environ["SPIRAL_HARDWARE"] == "cpu":
-    from recipe.spiral.workers.platforms import cpu_worker
+    from recipe.spiral.workers.platforms import cpu_vllm
 from vllm import EngineArgs, SamplingParams
 from vllm.v1.engine.llm_engine import LLMEngine
 

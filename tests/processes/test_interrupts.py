@@ -121,7 +121,6 @@ sys.argv[1:] = overrides
 runpy.run_module(f"recipe.spiral.{program}", run_name="__main__", alter_sys=True)
 """
 NOTHING = "spiral: interrupted by {} before anything was started\n"
-EVALUATED = "spiral: interrupted by {}; the same command goes on with what is left\n"
 NUMBERS = {"Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM, "SIGHUP": signal.SIGHUP}
 
 
@@ -133,7 +132,7 @@ NUMBERS = {"Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM, "SIGHUP": signal.
         ("main_spiral", "verl", NOTHING, "SIGTERM"),
         ("main_eval", "dotenv", NOTHING, "SIGTERM"),
         ("main_eval", "recipe.spiral.lab.evaluation.settings", NOTHING, "Ctrl-C"),
-        ("main_eval", "recipe.spiral.lab.evaluation.evaluation", EVALUATED, "Ctrl-C"),
+        ("main_eval", "recipe.spiral.lab.evaluation.evaluation", NOTHING, "Ctrl-C"),
         *(
             (program, "recipe.spiral.processes.arguments", NOTHING, "Ctrl-C")
             for program in ("audit", "export", "models", "play", "report")

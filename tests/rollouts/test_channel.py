@@ -12,7 +12,6 @@ from recipe.spiral.players.records import GameRecord, Tokens, Usage
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel
 from recipe.spiral.rollouts.channel import GameFailed, GameLost, Report
-from recipe.spiral.rollouts.pace import Pace
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
 
@@ -33,13 +32,13 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> FakeQueue:
 
 
 def test_games_arrive_as_they_were_in_the_order_of_their_keys(queue: FakeQueue) -> None:
-    (counts, branch, draw), pace = games(), Pace(2.0, 1.0, 0.5)
+    counts, branch, draw = games()
     other = record(1, turns=[turn(0, 0)])
     asyncio.run(channel.put(other.key, Report(other)))
-    asyncio.run(channel.put(counts.key, Report(counts, [draw], [branch], pace)))
+    asyncio.run(channel.put(counts.key, Report(counts, [draw], [branch])))
     played = channel.take([other.key, counts.key])
     assert played.records == [counts, branch, other]
-    assert (played.discarded, played.paces) == ([draw], [pace])
+    assert played.discarded == [draw]
     assert not queue.partitions["games"], "they are taken off"
 
 

@@ -14,7 +14,6 @@ from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.utils import tensordict_utils as tu
 
 from recipe.spiral.spin.dpo import DPO, DpoSettings, PairLoss, compute_policy_loss_dpo, dpo_losses, log_ratios
-from recipe.spiral.workers.mini_batch_worker import ShuffledTurns
 from tests.workers.test_mini_batch_worker import (
     LIMIT,
     Row,
@@ -138,14 +137,6 @@ def test_without_our_workers_it_says_what_is_missing() -> None:
     ones = torch.ones(2, 1)
     with pytest.raises(RuntimeError, match="loss=dpo needs SPIRAL's trainer"):
         compute_policy_loss_dpo(ones, ones, ones, ones)
-
-
-def test_pairs_are_shuffled_whole() -> None:
-    turns = torch.tensor([True] * 6 + [False] * 2 + [True] * 4)
-    order = list(ShuffledTurns(turns, 3, together=2))
-    assert sorted(order) == list(range(12)) and order != list(range(12))
-    assert all(second == first + 1 and first % 2 == 0 for first, second in zip(order[::2], order[1::2], strict=True))
-    assert order[6:8] == [6, 7], "padding stays where it is"
 
 
 #: Tokens of the longest response; the others have eight at most.

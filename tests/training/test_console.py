@@ -38,6 +38,7 @@ def metrics() -> dict[str, float]:
     return {
         **training_metrics(games, []),
         "perf/games_per_second": 0.24,
+        "perf/overhead": 0.05,
         "turns/entropy": 1.23456,
         "actor/grad_norm": 0.5,
     }
@@ -71,14 +72,6 @@ def test_pairs_are_shown_and_their_lack_is_said(tmp_path: Path) -> None:
     _, some, none = log(tmp_path / "run")
     assert "  pairs 12 (ties 3) accuracy 75% margin +0.010  invalid" in some
     assert "  pairs 0 (ties 15), so that there was no update  invalid" in none
-
-
-def test_a_step_says_where_its_time_went(tmp_path: Path) -> None:
-    console = Console(tmp_path, Clock())
-    console.start(0, 100)
-    speed = {"perf/rollout/engine_share": 0.612, "perf/update/padding": 0.031, "perf/overhead": 0.05}
-    console.step(1, metrics() | speed, SECONDS)
-    assert "0.24 games/s  engine 61%  padding 3%  overhead 5%  KuhnPoker" in log(tmp_path)[1]
 
 
 def test_games_that_a_prompt_ended_are_shown(tmp_path: Path) -> None:

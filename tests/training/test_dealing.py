@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
-from verl.trainer.ppo import padding_utils
 
 from recipe.spiral.training.rows import PADDING
-from recipe.spiral.training.step import PADDING_LENGTH, deal, layout, rows_at_once, shorten_padding
+from recipe.spiral.training.step import deal, layout, rows_at_once
 
 
 def cells(shares: list[list[int]], turns: int, mini_batches: int) -> list[list[list[int]]]:
@@ -104,11 +102,3 @@ def test_rows_that_go_through_the_model_at_once_divide_a_mini_batch() -> None:
     assert rows_at_once(config()) == 1
     assert rows_at_once(config(**{"actor.use_dynamic_bsz": False})) == 12
     assert rows_at_once(config(**{"actor.use_dynamic_bsz": False, "ref.log_prob_use_dynamic_bsz": False})) == 60
-
-
-def test_rows_of_padding_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(padding_utils, "SYNTHETIC_PADDING_SEQ_LEN", padding_utils.SYNTHETIC_PADDING_SEQ_LEN)
-    shorten_padding()
-    row, tag = padding_utils.construct_minimal_padding_template({"position_ids": torch.arange(20)}, {"seq_len": 20}, 1)
-    assert {len(row["input_ids"]), len(row["position_ids"]), tag["seq_len"]} == {PADDING_LENGTH}
-    assert len(row["prompts"]) == PADDING_LENGTH - 1 and not row["response_mask"].any()

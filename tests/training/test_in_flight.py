@@ -237,33 +237,3 @@ def test_of_turns_so_many_games_are_launched_as_should_have_what_is_missing(monk
     assert len(workers.rows) == 6, "3 turns are over, for 5 three games"
     keys = [GameKey(**row["key"]) for row in workers.rows]
     assert [(key.step - 1) * BATCH + key.index for key in keys] == list(range(6))
-
-
-class Seconds:
-    """An engine's server, which says how long it was busy."""
-
-    def __init__(self, *seconds: float) -> None:
-        self.seconds = list(seconds)
-        self.seconds_busy = SimpleNamespace(remote=lambda: self.seconds.pop(0))
-
-
-def test_an_engine_of_its_own_says_how_long_it_idled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Since the step before; of the first step that is not known. It says so a bit later than it was asked."""
-    monkeypatch.setattr("recipe.spiral.training.in_flight.ray", SimpleNamespace(get=list))
-    clock = [100.0, 110.0, 120.0]
-    now = SimpleNamespace(monotonic=lambda: clock.pop(0))
-    monkeypatch.setattr("recipe.spiral.training.in_flight.time", now)
-    servers = [Seconds(50.0, 60.0, 70.01), Seconds(40.0, 44.0, 54.01)]
-
-    class Speed:
-        def _compute_metrics(self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
-            metrics["perf/idle/engine"] = 0.9  # of the trainer's timers, which do not know
-
-    made = object.__new__(type("Trainer", (InFlight, Speed), {}))
-    made._busy, made.config = None, OmegaConf.create({"trainer": {"v1": {"trainer_mode": "separate_async"}}})
-    replicas = [SimpleNamespace(servers=[server]) for server in servers]
-    made.standalone_server_manager = SimpleNamespace(get_replicas=lambda: replicas)
-    logged: list[dict[str, Any]] = [{}, {}, {}]
-    for metrics in logged:
-        made._compute_metrics(None, metrics, {})
-    assert logged == [{}, {"perf/idle/engine": pytest.approx(0.3)}, {"perf/idle/engine": 0.0}]

@@ -16,7 +16,7 @@ from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.rae import Baselines
 from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.rollouts import channel as game_channel
-from recipe.spiral.runtime.rollout_worker import RolloutWorker
+from recipe.spiral.rollouts.worker import RolloutWorker
 from recipe.spiral.trainer import NO_ROWS
 from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.launched import launches
@@ -26,7 +26,7 @@ from tests.fake_queue import FakeQueue
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
 from tests.made_rows import batch_of, launches_of, rows_of
-from tests.runtime.test_rollout_worker import VERLS, play
+from tests.rollouts.test_worker import VERLS, play
 from tests.test_rollout import Engine, self_play
 
 

@@ -24,7 +24,7 @@ from recipe.spiral.rollouts import channel
 from recipe.spiral.rollouts.channel import Entry
 from recipe.spiral.rollouts.dataset import GameDataset
 from recipe.spiral.rollouts.end_tokens import end_tokens
-from recipe.spiral.runtime.rollout_worker import RolloutWorker
+from recipe.spiral.rollouts.worker import RolloutWorker
 from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.training.launched import launch
 from tests.fake_verl import trainer as made_trainer

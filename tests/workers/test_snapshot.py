@@ -14,8 +14,8 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
+from recipe.spiral.opponents.model_files import unfit
 from recipe.spiral.workers import snapshot
-from recipe.spiral.workers.engine.fitting import check_fits
 from recipe.spiral.workers.policy_worker import PolicyWorker
 from recipe.spiral.workers.reference import ReferenceWorker
 from recipe.spiral.workers.snapshot import SnapshotWorker
@@ -88,7 +88,7 @@ def test_it_is_the_model_in_one_file_or_in_several(
     assert [path.name for path in folder.parent.iterdir()] == ["step-10"]
     assert made.actor.engine.moved == [("cpu", {"model": True, "optimizer": False, "grad": False})]
     language_model(tied).save_pretrained(tmp_path / "initial")
-    check_fits(folder, tmp_path / "initial")
+    assert not unfit(folder, tmp_path / "initial")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])

@@ -124,11 +124,12 @@ def _attention_is_whole(config: DictConfig, form: Any) -> None:
 
 def _are_embedded(tokens: Iterable[int | None], config: DictConfig, form: Any) -> None:
     """A token beyond the embedding fails in a worker, without its name."""
-    beyond = [token for token in tokens if token is not None and token >= form.vocab_size]
+    rows = getattr(form, "vocab_size", math.inf)
+    beyond = [token for token in tokens if token is not None and token >= rows]
     require(
         not beyond,
         f"{_MODEL}.path={config.actor_rollout_ref.model.path}: its tokenizer has the token {max(beyond, default=0)}, "
-        f"and its weights have {form.vocab_size}; take the tokenizer that the model was trained with",
+        f"and its weights have {rows}; take the tokenizer that the model was trained with",
     )
 
 

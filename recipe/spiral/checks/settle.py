@@ -9,7 +9,6 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from .. import extensions
 from ..opponents.model_files import whole_path
-from ..processes import runtime
 from ..processes.starting import bypass_mode, rollout_is
 from ..processes.terminal import note
 
@@ -17,17 +16,14 @@ ENGINE = "recipe.spiral.workers.engine"
 
 
 def settle(config: DictConfig) -> None:
-    """Choose the config's extensions and its runtime, for this process too, and set what follows, in place.
+    """Choose the config's extensions, for this process too, and set what follows, in place.
 
     Raises:
-        ValueError: an extension is not there, or refuses some settings; the runtime does not go with others.
+        ValueError: an extension is not there, or refuses some settings.
     """
     with open_dict(config):
         for extension in extensions.choose(config, note):
             extension.settle(config)
-        runtime.tell(config)
-        for setting, value in runtime.following(config).items():
-            OmegaConf.update(config, setting, value, force_add=True)
         model, rollout, data = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout, config.data
         config.run_dir = str(Path(config.run_dir).resolve())
         model.path = whole_path(model.path)

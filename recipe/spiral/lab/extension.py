@@ -53,11 +53,12 @@ class Extension(extensions.Extension):
 
     def budgets(self, config: Any) -> Budgets:
         from ..opponents.fixed_opponents import parse_opponents
-        from ..processes.runtime import rollout_processes
         from .opponents import budgets
 
         file = Path(config.run_dir) / budgets.COSTS
-        return budgets.Budgets(parse_opponents(config.opponents), rollout_processes(config), file)
+        return budgets.Budgets(
+            parse_opponents(config.opponents), int(config.actor_rollout_ref.rollout.agent.num_workers), file
+        )
 
     def watcher(self, config: Any) -> Watcher:
         from .watching import watcher

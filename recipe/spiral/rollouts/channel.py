@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 from uuid import uuid4
@@ -25,7 +25,6 @@ import transfer_queue as tq
 from ..players.records import GameRecord
 from ..players.seats import GRADER
 from ..players.seeds import GameKey
-from .pace import Pace
 
 PARTITION = "games"
 SPENT = "spent"
@@ -105,14 +104,12 @@ class Report(msgspec.Struct, omit_defaults=True):
         record: the game that counts; None: it was given up.
         discarded: what was played in its place before.
         branches: of the game that counts, those that count.
-        pace: where the game's time went.
         error: what ended it.
     """
 
     record: GameRecord | None = None
     discarded: Sequence[GameRecord] = ()
     branches: Sequence[GameRecord] = ()
-    pace: Pace | None = None
     error: str | None = None
 
 
@@ -121,11 +118,10 @@ _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Rep
 
 @dataclass(frozen=True)
 class Played:
-    """The games of a batch that count and those that were discarded, by key order; and where their time went."""
+    """The games of a batch that count and those that were discarded, by key order."""
 
     records: list[GameRecord]
     discarded: list[GameRecord]
-    paces: list[Pace] = field(default_factory=list)
 
     def check_any(self, step: int) -> None:
         """Raises GameFailed: no game counts, because a player or the game failed in each of them."""
@@ -166,9 +162,8 @@ def take(keys: Iterable[GameKey]) -> Played:
     records = [report.record for report in reports if report.record]
     records += [game for report in reports for game in report.branches]
     discarded = [game for report in reports for game in report.discarded]
-    paces = [report.pace for report in reports if report.pace]
     in_order = attrgetter("key.order")
-    return Played(sorted(records, key=in_order), sorted(discarded, key=in_order), paces)
+    return Played(sorted(records, key=in_order), sorted(discarded, key=in_order))
 
 
 def take_spent() -> list[str]:

@@ -10,19 +10,15 @@ from ..players.records import GameRecord
 from ..players.seats import Seat
 from ..players.seeds import GameKey, branch_keys
 from ..rollout import GameAgentLoop, Sampling
-from ..rollouts import pace
 
 
 class BranchingLoop(GameAgentLoop):
     """Plays each game, and from some of its states continuations with other samples, to the end."""
 
-    async def more(
-        self, record: GameRecord, seat: Seat, encode: Encode, sampling: Sampling, paces: list[pace.Pace]
-    ) -> list[GameRecord]:
+    async def more(self, record: GameRecord, seat: Seat, encode: Encode, sampling: Sampling) -> list[GameRecord]:
         """A game's branches.
 
         All chance is that of the game: hidden cards are those of the state. A branch in which a player fails is void.
-        They are played side by side, so each of them adds its own pace.
         """
         states, continuations = self._branching
         if record.key.split != "train" or record.discarded is not None:
@@ -30,10 +26,8 @@ class BranchingLoop(GameAgentLoop):
         places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
 
         async def branch(key: GameKey, place: int) -> GameRecord:
-            pace.begin()
             past = [*record.past, *(str(turn.action) for turn in record.turns[:place])]
             made, _ = await self.attempt(key, record.game, seat, encode, sampling, past)
-            paces.append(pace.end())
             return made
 
         drawn = branch_keys(record.key, len(places), states, continuations)

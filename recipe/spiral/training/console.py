@@ -25,8 +25,6 @@ _PHASES = {
     "update": "update_actor",
     "sync": "update_weights",
 }
-#: Where the time goes: of the games to the engine, of the update to padding, of the step to neither.
-_SPEED = {"engine": "perf/rollout/engine_share", "padding": "perf/update/padding", "overhead": "perf/overhead"}
 
 #: How the line begins from which on a run trains.
 TRAINS = ("training for ", "going on after ")
@@ -60,10 +58,10 @@ class Console:
         left = elapsed / (step - self._first) * (self._total - step)
         phases = "  ".join(f"{label} {seconds[name]:.1f}" for label, name in _PHASES.items() if name in seconds)
         objective = "" if self.objective is None else self.objective.line(metrics)
-        speed = "".join(f"{label} {metrics[name]:.0%}  " for label, name in _SPEED.items() if name in metrics)
         self.say(
             f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s ({phases})  "
-            f"{metrics['perf/games_per_second']:.3g} games/s  {speed}{self._games(metrics)}{objective}"
+            f"{metrics['perf/games_per_second']:.3g} games/s  overhead {metrics['perf/overhead']:.0%}  "
+            f"{self._games(metrics)}{objective}"
             f"invalid {metrics['turns/invalid']:.1%}  {self._lost(metrics)}"
             f"tokens {metrics['turns/response_tokens']:.1f}  entropy {metrics['turns/entropy']:.3f}  "
             f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  {self._pool(metrics)}ETA {duration(left)}"

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
-from ..processes.runtime import is_fast
 from ..rollouts import channel
 from ..rollouts.channel import Played
 from .launched import TRAIN, Launched
@@ -24,37 +23,22 @@ from .turn_batches import NO_ROWS, WITHOUT_TURNS, GameLength
 PAUSE, VERLS_PAUSE = 5.0, 2.0
 #: Seconds between two looks that take no time.
 LEAST_PAUSE = 0.05
-#: Seconds after which a buffer that waits for the end of all games looks all the same: one may have failed.
-LONGEST_WAIT = 0.5
 #: So many games for each turn of a batch and not one turn, and nothing will come.
 _TURNLESS = 10
 
 
 class RestingBuffer(ReplayBuffer):
-    """verl's replay buffer, which looks when all games are over, or rests between two looks the longer, the longer a
-    look takes. verl builds it for ``trainer.v1.sampler.custom_sampler``, in sync mode.
+    """verl's replay buffer, which rests between two looks the longer, the longer a look takes. verl builds it for
+    ``trainer.v1.sampler.custom_sampler``, in sync mode.
 
     verl reads the tags of all rows at each look, from a process that also takes the rows of games that end. With a
     thousand rows a look takes some 4 ms, with a hundred thousand half a second.
-
-    Attributes:
-        wait_until_over: returns when no game is under way, or after so many seconds; None: nobody can say.
     """
-
-    wait_until_over: Callable[[float], None] | None = None
 
     def _sync_metadata_from_transfer_queue(self) -> None:
         begin = time.perf_counter()
         super()._sync_metadata_from_transfer_queue()
-        if is_fast():
-            self.poll_interval = max(LEAST_PAUSE, min(PAUSE * (time.perf_counter() - begin), VERLS_PAUSE))
-
-    def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
-        if self.wait_until_over is not None:
-            begin = time.perf_counter()
-            self.wait_until_over(max(self.poll_interval, LONGEST_WAIT))
-            self.poll_interval = max(0.0, self.poll_interval - (time.perf_counter() - begin))
-        return float(super()._wait_for_next_poll(partition_id, last_debug_time))
+        self.poll_interval = max(LEAST_PAUSE, min(PAUSE * (time.perf_counter() - begin), VERLS_PAUSE))
 
 
 class GameBuffer(RestingBuffer, ReplayBufferAsync):

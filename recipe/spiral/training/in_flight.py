@@ -7,11 +7,9 @@ keys.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import ray
 import transfer_queue as tq
 from tensordict import TensorDict
 from verl.utils.tensordict_utils import assign_non_tensor_stack
@@ -40,8 +38,6 @@ class InFlight(Mixin):
     replay_buffer: GameBuffer
 
     def __init__(self, config: Any) -> None:
-        #: When the engine's seconds were asked last, and how many there were on all servers.
-        self._busy: tuple[float, float] | None = None
         super().__init__(config)
         self.state.league.in_play = self.launched.opponents
 
@@ -85,7 +81,7 @@ class InFlight(Mixin):
         sampled, launches = super()._played()
         dropped = self.replay_buffer.take_dropped()
         discarded = sorted([*sampled.discarded, *dropped.discarded], key=lambda record: record.key)
-        return Played(sampled.records, discarded, sampled.paces), launches
+        return Played(sampled.records, discarded), launches
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         batch = super()._compute_advantage(batch, metrics)
@@ -95,22 +91,6 @@ class InFlight(Mixin):
         if self.replay_buffer.in_turns:
             self.state.game_length.add(len(self.current.records), len(self.current.rows))
         return batch
-
-    def _compute_metrics(
-        self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any
-    ) -> None:
-        """With devices of its own the engine plays while the policy trains, which no timer of the trainer's shows."""
-        super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)
-        if self.config.trainer.v1.trainer_mode == "separate_async":
-            replicas = self.standalone_server_manager.get_replicas()
-            now, seconds = time.monotonic(), ray.get([replica.servers[0].seconds_busy.remote() for replica in replicas])
-            if self._busy is not None:
-                began, before = self._busy
-                busy = (sum(seconds) - before) / len(seconds) / (now - began)
-                metrics["perf/idle/engine"] = max(1 - busy, 0.0)  # they are asked one after the other, and a bit late
-            else:
-                metrics.pop("perf/idle/engine", None)  # of the first step it is not known
-            self._busy = now, sum(seconds)
 
     # -- going on from a checkpoint ------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 With another value the run would go on, and train silently wrong: games would be drawn with keys that were played,
 advantages compared with other baselines, weights added to another model. All other settings are the start's; of the
-optimizer's, whose state a checkpoint holds, too (workers/travelling.py).
+optimizer's, whose state a checkpoint holds, too (workers/policy_worker.py).
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from verl.trainer.ppo import padding_utils
 from verl.utils.seqlen_balancing import calculate_workload, log_seqlen_unbalance
 
 from ..extensions import Chosen, Objective
@@ -29,9 +28,6 @@ from .filters import Filters
 from .launched import Launch
 from .rows import PADDING, Rows
 from .turn_batches import without_surplus
-
-#: Tokens of a row of padding.
-PADDING_LENGTH = 8
 
 
 @dataclass(frozen=True)
@@ -97,11 +93,6 @@ def account(
     chosen = None if objective is None else objective.choose(rows)
     trained = [key for key, turn in zip(rows.keys, rows.turns, strict=True) if turn.left_out is None]
     return Step(number, games, rows, baselines, trained or rows.keys[:1], chosen)
-
-
-def shorten_padding() -> None:
-    """Let verl make short rows of padding, in this process. Its own have 128 tokens, which may be more than a turn."""
-    padding_utils.SYNTHETIC_PADDING_SEQ_LEN = PADDING_LENGTH
 
 
 def rows_at_once(config: Any) -> int:

@@ -125,4 +125,4 @@ def without_surplus(played: Played, rows: Rows, keys: Sequence[str], wanted: int
     for record in surplus:
         record.discarded = "surplus"
     discarded = sorted([*played.discarded, *surplus], key=lambda record: record.key)
-    return Played(records, discarded, played.paces), [*compress(keys, games < trained)]
+    return Played(records, discarded), [*compress(keys, games < trained)]

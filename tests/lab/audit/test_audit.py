@@ -7,8 +7,6 @@ import json
 import random
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -431,39 +429,11 @@ def test_a_file_that_is_cut_short_is_named(run_dir: Path, capsys: pytest.Capture
     )
 
 
-def test_a_file_that_leads_nowhere_is_named(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = RecordFolder(run_dir / "games").file("train", 2)
-    file.unlink()
-    file.symlink_to("nowhere")
-    status, _, found = audit(run_dir, capsys)
-    assert status == 1 and found["problems"][0].startswith(f"{file.name}:1: ") and found["steps"] == [1, 2, 3, 4]
-
-
-def test_processes_find_what_one_finds(
-    run_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for step, field in ((1, "termination"), (3, "action")):
-        file = RecordFolder(run_dir / "games").file("train", step)
-        repack(file, unpacked(file).replace(f'"{field}":"'.encode(), f'"{field}":"x'.encode(), 1))
-    alone = audit(run_dir, capsys)
-    monkeypatch.setattr(step_games, "_SMALL", 0)
-    monkeypatch.setattr(step_games.os, "sched_getaffinity", lambda pid: {0, 1})
-    assert audit(run_dir, capsys) == alone
-    assert alone[0] == 1
-
-
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_a_step_that_is_gone(run_dir: Path, capsys: pytest.CaptureFixture[str], step: int) -> None:
     RecordFolder(run_dir / "games").file("train", step).unlink()
     status, _, found = audit(run_dir, capsys)
     assert (status, found["problems"]) == (1, [f"step {step}: no file of games"])
-
-
-def test_the_last_step_gone_is_seen_by_its_checkpoint(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    RecordFolder(run_dir / "games").file("train", STEPS).unlink()
-    status, _, found = audit(run_dir, capsys)
-    assert status == 1
-    assert found["problems"][0].startswith(f"step {STEPS}: a checkpoint, but no file of games")
 
 
 @pytest.mark.parametrize(
@@ -591,13 +561,6 @@ def test_what_is_no_run(tmp_path: Path, run_dir: Path, capsys: pytest.CaptureFix
     assert "Traceback" not in error and error.count("spiral: ") == 2
 
 
-def test_the_module_is_the_command(run_dir: Path) -> None:
-    command = [sys.executable, "-m", "recipe.spiral.audit", str(run_dir)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1].startswith("audit: ok, ")
-
-
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -647,14 +610,6 @@ def test_turns_that_verl_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert status == 1 and "left out (rejected), and yet it was trained" in found["problems"][0]
 
 
-def test_what_a_loss_rejects_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    within = {"rollout_correction": {"rollout_rs": "token_k1"}}
-    run_dir = make_run(tmp_path, actor_rollout_ref={"actor": {"policy_loss": within}})
-    status, report, _ = audit(run_dir, capsys)
-    assert status == 0
-    assert "note: which turns policy_loss.rollout_correction left out within the update is not known" in report
-
-
 def test_checkpoints_are_looked_for_where_the_config_has_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -672,17 +627,6 @@ def test_checkpoints_are_looked_for_where_the_config_has_them(
     status, report, found = audit(run_dir, capsys)
     assert (status, found["checkpoints"]) == (0, [])
     assert f"note: no checkpoints were compared: {elsewhere} (trainer.default_local_dir) is not there" in report
-
-
-@pytest.mark.parametrize("link", ["/former/place/saved", "relative/place/saved"])
-def test_checkpoints_went_with_a_run_that_was_moved(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], link: str
-) -> None:
-    run_dir = make_run(tmp_path / "run")
-    (run_dir / "checkpoints").rename(run_dir / "saved")
-    former = "relative/place" if link.startswith("relative") else "/former/place"
-    OmegaConf.save(config(run_dir=former, trainer__default_local_dir=link), run_dir / CONFIG)
-    assert audit(run_dir, capsys)[2]["checkpoints"] == [2, 4]
 
 
 def test_checkpoints_of_another_history_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

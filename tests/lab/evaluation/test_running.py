@@ -223,7 +223,7 @@ def test_prompts_that_are_too_long(tmp_path: Path) -> None:
 
 
 def test_benchmarks_are_asked_once_and_their_lengths_are_their_own(tmp_path: Path) -> None:
-    """As in run_scripts/paper/evaluate.sh: benchmarks alone, before and after a run with its own lengths."""
+    """As in run_scripts/paper_benchmarks.sh: benchmarks alone, before and after a run with its own lengths."""
     pytest.importorskip("math_verify")
     (tmp_path / "aime24.jsonl").write_text('{"id": 1, "problem": "Say [3].", "answer": "[3]"}\n')
     asked = ["benchmarks.names=[AIME24]", f"benchmarks.path={tmp_path}", "benchmarks.samples=2", "opponents=[random]"]

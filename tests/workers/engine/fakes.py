@@ -9,7 +9,7 @@ from typing import Any
 
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.runtime.direct_client import Ended, Request, answer_many
+from recipe.spiral.workers.engine.calls import Ended, Request, answer_many
 
 
 class Engine:
@@ -19,7 +19,6 @@ class Engine:
     def __init__(self) -> None:
         self.loras: set[int] = set()
         self.sent: list[Any] = []
-        self.output_processor = SimpleNamespace(request_states={}, process_outputs=None)
 
     async def list_loras(self) -> set[int]:
         await asyncio.sleep(0)
@@ -36,21 +35,6 @@ class Engine:
         for _ in range(3):
             await asyncio.sleep(0)
             yield SimpleNamespace(lora_request=lora_request, prompt=prompt)
-
-
-class Remote:
-    """A handle whose methods are called as Ray's, and run at once."""
-
-    def __init__(self, methods: dict[str, Callable[..., Any]]) -> None:
-        self._methods = methods
-
-    def __getattr__(self, name: str) -> Any:
-        method = self._methods[name]
-
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            return method(*args, **kwargs)
-
-        return SimpleNamespace(remote=call)
 
 
 class Streaming:

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.rollouts.pace import ENGINE_SECONDS
-from recipe.spiral.runtime.direct_client import DirectResumingClient
-from recipe.spiral.workers.engine.game_client import GameClient
 from recipe.spiral.workers.engine.resuming_client import ResumingClient
 from tests.workers.engine.fakes import Streaming
 
-CONFIG = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=SimpleNamespace(response_length=9, name="vllm")))
+ROLLOUT = SimpleNamespace(response_length=9, name="vllm", full_determinism=False)
+CONFIG = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=ROLLOUT))
 
 
 class Updating:
@@ -59,7 +57,7 @@ class Server:
         self.parts = list(parts)
         self.asked: list[dict[str, Any]] = []
 
-    async def _generate(self, **request: Any) -> TokenOutput:
+    async def generate(self, **request: Any) -> TokenOutput:
         self.asked.append(request)
         tokens, reason = self.parts[len(self.asked) - 1]
         ids = [len(request["prompt_ids"]) + i for i in range(tokens)]
@@ -68,36 +66,16 @@ class Server:
             token_ids=ids,
             log_probs=[-0.1] * tokens,
             stop_reason=reason,
-            extra_fields={"global_steps": version, ENGINE_SECONDS: 0.5},
+            extra_fields={"global_steps": version},
         )
 
-    @property
-    def generate(self) -> Any:
-        return SimpleNamespace(remote=self._generate)
 
-
-@pytest.fixture(params=[False, True], ids=["verl's way", "directly"])
-def direct(request: pytest.FixtureRequest) -> bool:
-    """Whether the client knows the servers."""
-    return bool(request.param)
-
-
-def directly(*servers: Any) -> GameClient:
-    """The client of an asynchronous mode that asks servers itself."""
-    return DirectResumingClient(CONFIG, servers=servers)
-
-
-def ask(monkeypatch: pytest.MonkeyPatch, server: Server, direct: bool, seed: int | None = 5) -> TokenOutput:
-    client = directly(Streaming(server._generate)) if direct else ResumingClient(CONFIG)
-
-    async def acquire(*args: Any, **kwargs: Any) -> Any:
-        return "server", server
+def ask(monkeypatch: pytest.MonkeyPatch, server: Server, seed: int | None = 5) -> TokenOutput:
+    client = ResumingClient(CONFIG, servers=[Streaming(server.generate)])
 
     async def sleep(seconds: float) -> None:
         return None
 
-    monkeypatch.setattr(client, "_acquire_server", acquire)
-    monkeypatch.setattr(client, "_release_server", lambda *args, **kwargs: None)
     monkeypatch.setattr("verl.workers.rollout.llm_server.asyncio.sleep", sleep)
     sampling = {"max_tokens": 9, "seed": seed, "temperature": 1.0}
     output: TokenOutput = asyncio.run(client.generate("turn", prompt_ids=[1, 2, 3], sampling_params=sampling))
@@ -105,43 +83,40 @@ def ask(monkeypatch: pytest.MonkeyPatch, server: Server, direct: bool, seed: int
     return output
 
 
-def test_each_part_has_its_own_seed_and_the_response_says_its_versions(
-    monkeypatch: pytest.MonkeyPatch, direct: bool
-) -> None:
+def test_each_part_has_its_own_seed_and_the_response_says_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server((2, "aborted"), (0, "aborted"), (3, "completed"))
-    output = ask(monkeypatch, server, direct)
+    output = ask(monkeypatch, server)
     assert output.token_ids == [3, 4, 5, 6, 7] and len(output.log_probs) == 5
     assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (1, 3)
-    assert output.extra_fields[ENGINE_SECONDS] == 1.5, "of all parts"
     first, second, third = [request["sampling_params"]["seed"] for request in server.asked]
     assert first == 5 and second == third != first
     assert [request["sampling_params"]["max_tokens"] for request in server.asked] == [9, 7, 7]
 
 
-def test_a_version_that_wrote_no_token_does_not_count(monkeypatch: pytest.MonkeyPatch, direct: bool) -> None:
-    output = ask(monkeypatch, Server((0, "aborted"), (2, "aborted"), (3, "completed")), direct)
+def test_a_version_that_wrote_no_token_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = ask(monkeypatch, Server((0, "aborted"), (2, "aborted"), (3, "completed")))
     assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (2, 3)
 
 
-def test_a_response_in_one_part_is_verls(monkeypatch: pytest.MonkeyPatch, direct: bool) -> None:
+def test_a_response_in_one_part_is_verls(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server((3, "completed"))
-    ask(monkeypatch, server, direct)
+    ask(monkeypatch, server)
     assert server.asked[0]["sampling_params"]["seed"] == 5
     assert server.asked[0]["prompt_ids"] == [1, 2, 3]
 
 
-def test_the_seed_depends_on_the_games_key_alone(monkeypatch: pytest.MonkeyPatch, direct: bool) -> None:
+def test_the_seed_depends_on_the_games_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds = []
     for _ in range(2):
         server = Server((4, "aborted"), (1, "completed"))
-        ask(monkeypatch, server, direct)
+        ask(monkeypatch, server)
         seeds.append(server.asked[1]["sampling_params"]["seed"])
     assert seeds[0] == seeds[1]
 
 
 def test_a_part_that_goes_directly_may_be_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server((3, "completed"))
-    ask(monkeypatch, server, direct=True)
+    ask(monkeypatch, server)
     assert server.asked[0]["whole"] is False, "verl breaks off what has given its first output"
     assert None not in server.asked[0].values(), "verl's clients name pictures that there are none of"
 
@@ -153,7 +128,7 @@ def test_responses_that_take_longer_than_an_update_are_all_given_whole(monkeypat
 
     async def play() -> tuple[Updating, list[TokenOutput]]:
         server = Updating()
-        client = directly(Streaming(server.generate))
+        client = ResumingClient(CONFIG, servers=[Streaming(server.generate)])
         sampling = {"max_tokens": 9, "seed": 5}
         asked = [client.generate(f"{n}", prompt_ids=[1] * n, sampling_params=sampling) for n in range(1, 41)]
         responses = asyncio.gather(*asked)

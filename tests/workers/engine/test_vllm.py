@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,12 +11,13 @@ from typing import Any
 import pytest
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
+from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from recipe.spiral.players.seats import BASE
 from recipe.spiral.processes.engine_failure import RUN_DIR, EngineFailure, Printed
 from recipe.spiral.workers.engine.adapters import AdapterError
-from recipe.spiral.workers.engine.vllm import Busy, Closed, VLLMServer
+from recipe.spiral.workers.engine.vllm import VLLMServer
 from tests.workers.engine.fakes import Engine
 
 
@@ -72,7 +72,6 @@ def test_without_adapters_it_is_verls(verls: list[Any], settings: dict[str, Any]
     async def play() -> None:
         made = server(**settings, max_loras=3)
         await made.run_server(args())
-        assert isinstance(made.engine, Engine)
         assert "answered_by" not in (await made.generate([1], {}, "r")).extra_fields
         await made.wake_up()
 
@@ -119,24 +118,6 @@ def test_the_policy_is_not_played_by_the_base() -> None:
     asyncio.run(play())
 
 
-def test_requests_at_the_same_time_count_once_and_one_under_way_counts_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr("recipe.spiral.workers.engine.vllm.time.monotonic", lambda: now[0])
-    busy = Busy()
-    now[0] = 5.0
-    with busy.answering():
-        now[0] = 6.0
-        with busy.answering():
-            now[0] = 8.0
-        assert busy.seconds == 3.0
-        now[0] = 9.0
-    now[0] = 20.0
-    assert busy.seconds == 4.0
-    with busy.answering():
-        now[0] = 21.0
-        assert busy.seconds == 5.0
-
-
 def test_an_engine_that_died_is_a_failure_of_its_servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(RUN_DIR, str(tmp_path))
 
@@ -154,38 +135,28 @@ def test_an_engine_that_died_is_a_failure_of_its_servers(monkeypatch: pytest.Mon
     assert (tmp_path / "engine-3.0.log").is_file()
 
 
-def test_every_path_but_that_of_its_health_is_refused() -> None:
-    """Whatever path vLLM's key leaves open."""
-    pytest.importorskip("starlette")
-    from starlette.applications import Starlette
-    from starlette.responses import PlainTextResponse
-    from starlette.routing import Route, WebSocketRoute
-    from starlette.testclient import TestClient
-    from starlette.websockets import WebSocket, WebSocketDisconnect
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_answer_that_nothing_breaks_off_is_handed_over_once(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompts of tokens need no rendering, and words are looked for only where they end a response."""
+    asked: list[dict[str, Any]] = []
 
-    async def answer(request: object) -> PlainTextResponse:
-        return PlainTextResponse("the engine's")
+    async def generate(self: Any, prompt_ids: list[int], sampling_params: Any, request_id: str) -> TokenOutput:
+        asked.append(sampling_params)
+        async for output in self.engine.generate({"prompt_token_ids": prompt_ids, "multi_modal_data": {}}):
+            prompt = output.prompt
+        return TokenOutput(token_ids=[1], extra_fields={"prompt": prompt})
 
-    async def listen(socket: WebSocket) -> None:
-        await socket.accept()
+    monkeypatch.setattr(vLLMHttpServer, "generate", generate)
 
-    paths = ("/invocations", "/v1/completions", "/health", "/metrics", "/tokenize")
-    routes = [*(Route(path, answer, methods=["GET", "POST"]) for path in paths), WebSocketRoute("/v1/realtime", listen)]
-    app = Starlette(routes=routes)
-    app.add_middleware(Closed)
-    client = TestClient(app)
-    assert {path: client.post(path).status_code for path in paths} == {
-        path: 200 if path in ("/health", "/metrics") else 403 for path in paths
-    }
-    with pytest.raises(WebSocketDisconnect), client.websocket_connect("/v1/realtime"):
-        pass
+    async def play() -> list[TokenOutput]:
+        made = server(lora_rank=0)
+        await made.run_server(args())
+        requests = [{"sampling_params": more, "whole": whole} for more in ({}, {"stop": ["."]})]
+        requests = [{**request, "prompt_ids": [1, 2], "request_id": "r"} for request in requests]
+        ended = [answers async for answers in made.generate_many(requests)]
+        return [output for answers in ended for _, output in answers]
 
-
-def test_vllm_is_told_where_it_is(verls: list[dict[str, list[str]]]) -> None:
-    from vllm.entrypoints.openai.cli_args import FrontendArgs
-
-    assert "middleware" in FrontendArgs.__dataclass_fields__
-    asyncio.run(server().run_server(args(middleware=["users.own"])))
-    users, ours = verls[0]["middleware"]
-    module, _, name = ours.rpartition(".")
-    assert users == "users.own" and getattr(importlib.import_module(module), name) is Closed
+    for output in asyncio.run(play()):
+        assert output.extra_fields["prompt"] == {"type": "token", "prompt_token_ids": [1, 2]}
+    assert [request["detokenize"] for request in asked] == [False, True]
+    assert all((request.get("output_kind") == RequestOutputKind.FINAL_ONLY) == whole for request in asked)

@@ -6,12 +6,10 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
-import json
 import os
 import re
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -61,12 +59,6 @@ def test_verl_knows_it_by_its_name() -> None:
     assert PlatformRegistry.get("cpu") is PlatformCPU
 
 
-def test_it_is_chosen_by_name_only() -> None:
-    """A machine with a GPU must not be taken for one without."""
-    assert not PlatformCPU().is_platform_available()
-    assert not PlatformCPU().is_platform_available(use_smi_check=True)
-
-
 def test_it_has_all_that_a_platform_needs() -> None:
     abstract = {name for name, member in inspect.getmembers(PlatformBase) if getattr(member, "__isabstractmethod__", 0)}
     assert abstract <= set(dir(PlatformCPU)), "verl's platforms have a method that PlatformCPU lacks"
@@ -90,15 +82,6 @@ def test_the_current_device_serves_both_of_verls_uses() -> None:
     assert torch.device(f"cpu:{device}") == torch.device("cpu:0")
 
 
-def test_the_device_module_is_torch_cpu_with_what_verl_calls() -> None:
-    module = PlatformCPU().device_module
-    assert module.Stream is torch.cpu.Stream
-    used = _calls_of_verl() - {"Event", "set_per_process_memory_fraction"}  # of profilers and of other engines
-    missing = sorted(name for name in used if not hasattr(module, name))
-    assert not missing, f"verl calls get_torch_device().{missing[0]}(), which the CPU platform lacks"
-    assert module.memory_allocated() == module.max_memory_reserved("cpu") == sum(module.mem_get_info()) == 0
-
-
 def test_freed_memory_goes_back_to_the_system() -> None:
     code = f"""
 import psutil, torch
@@ -115,16 +98,6 @@ print(kept - before, memory().rss - before)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     kept, left = map(int, done.stdout.split())
     assert kept > 300e6 and left < kept / 4, "what every step frees would fill the machine"
-
-
-def _calls_of_verl() -> set[str]:
-    """The names that verl takes from its device module, other back-ends' own folders left out."""
-    used: set[str] = set()
-    for file in VERL.rglob("*.py"):
-        if not {"megatron", "npu", "hccl"} & set(re.split(r"[/_.]", str(file.relative_to(VERL)))):
-            used |= set(re.findall(r"get_torch_device\(\)\.(\w+)", file.read_text(encoding="utf-8")))
-    assert "empty_cache" in used, "verl's device module is called in another way; look again"
-    return used
 
 
 def test_its_random_state_is_torchs() -> None:
@@ -179,24 +152,6 @@ def test_one_gloo_is_still_to_be_asked_for() -> None:
         torch.distributed.distributed_c10d.BackendConfig(backends)
 
 
-def test_one_gloo_is_asked_for() -> None:
-    asked: list[tuple[float | None, str | None]] = []
-    module = types.SimpleNamespace(
-        initialize_global_process_group_ray=lambda timeout_second=None, backend=None: asked.append(
-            (timeout_second, backend)
-        )
-    )
-    cpu_patches.single_gloo(module)
-    module.initialize_global_process_group_ray(timeout_second=9)
-    module.initialize_global_process_group_ray(backend="gloo")
-    assert asked == [(9, "cpu:gloo"), (None, "gloo")]
-
-
-def test_single_gloo_fits_verls_function() -> None:
-    text = source("verl", "utils/distributed.py")
-    assert "def initialize_global_process_group_ray(timeout_second=None, backend=None):" in text
-
-
 def test_verl_still_loads_a_critic_with_flash_attention() -> None:
     """Fails when ``value_head_without_flash`` can go, or would no longer reach the call."""
     text = source("verl", "utils/model.py")
@@ -219,17 +174,6 @@ def test_vllm_still_drops_the_weights_that_it_packs() -> None:
     utils = source("vllm", "model_executor/layers/utils.py")
     assert re.search(r"def dispatch_cpu_unquantized_gemm\(\s*layer: \S+,\s*remove_weight: bool,?\s*\)", utils)
     assert re.search(r"if remove_weight:\s+layer\.weight = ", utils), "vLLM no longer drops them"
-
-
-def test_weights_are_kept() -> None:
-    calls: list[bool] = []
-    module = types.SimpleNamespace(
-        dispatch_cpu_unquantized_gemm=lambda layer, remove_weight: calls.append(remove_weight)
-    )
-    cpu_patches.keep_weights(module)
-    module.dispatch_cpu_unquantized_gemm(None, remove_weight=True)
-    module.dispatch_cpu_unquantized_gemm(None, True)
-    assert calls == [False, False]
 
 
 @has_vllm_cpu
@@ -275,18 +219,6 @@ def test_tokens_without_an_adapter_get_none() -> None:
     assert torch.equal(y[:2], torch.ones(2, width)) and not torch.isclose(y[2:], torch.ones(3, width)).all()
 
 
-def test_verl_still_asks_for_a_distribution_called_vllm() -> None:
-    """Fails when ``name_vllm`` can go."""
-    text = source("verl", "third_party/vllm/__init__.py")
-    assert 'package_name = "vllm"' in text
-    assert "package_version = get_version(package_name)" in text
-
-
-@has_vllm_cpu
-def test_vllm_still_looks_for_cpu_in_its_version() -> None:
-    assert 'vllm_version_matches_substr("cpu")' in source("vllm", "platforms/__init__.py")
-
-
 @pytest.mark.skipif(cpu_patches._version("vllm-cpu") is None, reason="needs vllm-cpu")
 def test_the_cpu_build_is_given_vllms_name(tmp_path: Path) -> None:
     """In the process and, through the environment, in those that it starts; once, and by nobody else."""
@@ -308,44 +240,3 @@ subprocess.run([sys.executable, "-c", "import importlib.metadata as m; print(m.v
     assert told == [f"{version}+cpu 1", f"{version}+cpu"]
     (folder,) = (tmp_path / "cache").iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
-
-
-def executor_of(file: str) -> str:
-    """The name of vLLM's executor in a file of the config."""
-    told = (ROOT / "recipe/spiral/config" / file).read_text()
-    (name,) = re.findall(r"distributed_executor_backend: (\S+)", told)
-    return str(name)
-
-
-EXECUTORS = [executor_of(file) for file in ("hardware/cpu.yaml", "engine/cpu.yaml")]
-
-
-@pytest.fixture(scope="module")
-def executors() -> dict[str, bool]:
-    """Whether vLLM finds an executor by each name; asked in one process, as its imports take seconds."""
-    told = in_a_new_process(
-        "import json; from vllm.utils.import_utils import resolve_obj_by_qualname as named; "
-        "from vllm.v1.executor import Executor\n"
-        f"print(json.dumps({{name: issubclass(named(name), Executor) for name in {EXECUTORS!r}}}))"
-    )
-    found = json.loads(told.splitlines()[-1])
-    assert isinstance(found, dict)
-    return found
-
-
-@has_vllm_cpu
-@pytest.mark.parametrize("file", ["hardware/cpu.yaml", "engine/cpu.yaml"])
-def test_vllm_runs_the_model_in_its_engines_own_process(file: str, executors: dict[str, bool]) -> None:
-    """By the executor's own name: what is called "uni", vLLM takes for "mp" on a CPU."""
-    assert executors[executor_of(file)] is True
-    assert '"uni"' in source("vllm", "platforms/cpu.py"), "vLLM has changed: perhaps uni is enough now"
-
-
-@pytest.mark.parametrize(("said", "variables"), [(None, {}), ("", {}), ("1", {"OMP_NUM_THREADS": "1"})])
-def test_engines_may_have_fewer_threads(
-    monkeypatch: pytest.MonkeyPatch, said: str | None, variables: dict[str, str]
-) -> None:
-    monkeypatch.delenv("SPIRAL_ENGINE_THREADS", raising=False)
-    if said is not None:
-        monkeypatch.setenv("SPIRAL_ENGINE_THREADS", said)
-    assert PlatformCPU().rollout_env_vars() == variables

@@ -28,13 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Arguments(prog="python -m recipe.spiral.audit", description=__doc__)
     parser.add_argument("run_dir", type=Path, help="a run's folder, with games/ and config.yaml in it")
     parser.add_argument("--json", type=new_file, metavar="FILE", help="write all results to this file")
-    parser.add_argument(
-        "--no-replay", action="store_true", help="take what games answered as recorded, in half of the time"
-    )
     parser.add_argument("--game", type=own_game, metavar="module:Class", action="append", default=[], help=NAMED)
     options = parser.parse_args(arguments)
     try:
-        auditor = Auditor(Settings(options.run_dir, replays=not options.no_replay, named=options.game))
+        auditor = Auditor(Settings(options.run_dir, options.game))
         auditor.run(options.run_dir)
         if options.json is not None:
             with naming(options.json):
@@ -81,9 +78,7 @@ def notes(auditor: Auditor) -> list[str]:
         lines.append(
             "whether the seed drew these games was not checked everywhere: how many were launched before is not known"
         )
-    if settings.estimator == "dpo" and not settings.pairs:
-        lines.append("which turns should have been pairs was not recomputed: records.tokens=false")
-    elif not settings.advantages_follow and not settings.pairs:
+    if not settings.advantages_follow:
         why = "use_kl_in_reward=true" if settings.kl_in_reward else f"adv_estimator={settings.estimator}"
         lines.append(f"advantages were not recomputed: with algorithm.{why} they need what no record holds")
     if settings.rejects:

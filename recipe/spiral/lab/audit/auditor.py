@@ -25,9 +25,9 @@ from ...storage.manifest import changed_files
 from ...storage.record_folder import RecordFolder
 from ...training.filters import REJECTED, UNPAIRED
 from ..run_progress import resumed_after
-from .game_checks import TOLERANCE, Findings, Games, Tally, look_at_all, name, name_turn
+from .game_checks import TOLERANCE, Findings, Games, Tally, name, name_turn
 from .games_in_flight import InFlight
-from .recompute import MOST, Baselines, NothingToAudit, Place, Settings, marks
+from .recompute import MOST, Baselines, NothingToAudit, Settings
 
 DPO = "dpo"
 
@@ -58,7 +58,6 @@ class Auditor(Findings):
         self.rejected = 0
         self.in_flight = InFlight(settings)
         self._baselines = Baselines(settings)
-        self._marks: dict[Place, float] = {}
 
     def run(self, run_dir: Path) -> None:
         """Audit all steps and checkpoints of a run.
@@ -85,10 +84,8 @@ class Auditor(Findings):
         if missing := sorted(set(due) - set(steps)):
             self.problems.append(f"step {first_few(missing)}: no file of games")
         saved = [step for step in there if step <= (latest or 0)]
-        looked_at = look_at_all([folder.file("train", step) for step in steps], self.settings)
-        progress = tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None)
-        for step, audited in zip(progress, looked_at, strict=True):
-            self._audit_step(step, audited)
+        for step in tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None):
+            self._audit_step(step, Games(folder.file("train", step), self.settings))
             if step in saved:
                 checkpoint = self.folder / f"global_step_{step}"
                 wrong = [f"checkpoint {step}: {what}" for what in self._audit_checkpoint(step, checkpoint)]
@@ -120,7 +117,6 @@ class Auditor(Findings):
         self.problems += [f"step {step}: {what}" for what in wrong]
         counted = [record for record in games if record.discarded is None]
         self._baselines.before(counted)
-        self._marks = marks(counted) if self.settings.pairs else {}
         for record in counted:
             self._audit_training(record)
         self._baselines.after(counted)
@@ -154,17 +150,13 @@ class Auditor(Findings):
             if turn.left_out == REJECTED and reason is None and self.settings.rejects:
                 self.rejected += 1
                 reason = REJECTED
-            mark = self._marks.get((record.key, player, turn.turn))
-            if self.settings.estimator == DPO and reason is None:
-                paired = mark is not None if self.settings.pairs else turn.left_out != UNPAIRED
-                reason = None if paired else UNPAIRED
+            if self.settings.estimator == DPO and reason is None and turn.left_out == UNPAIRED:
+                reason = UNPAIRED
             if turn.left_out != reason:
                 problem = f"left out for {turn.left_out}, should be for {reason}"
             elif reason is not None:
                 if turn.advantage is not None:
                     problem = f"left out ({reason}), and yet it was trained"
-            elif mark is not None:
-                problem = tally.compare("advantage", turn.advantage, mark)
             elif self.settings.advantages_follow and baseline is not None:
                 advantage = scale * self.settings.gamma**remaining * (record.rewards[player] - baseline)
                 problem = tally.compare("advantage", turn.advantage, advantage, scale)

@@ -1,37 +1,20 @@
-"""What can be said of each game of a step by itself: whether it is as it was written, its tokens, its replay.
-
-No step needs another one for it, so that the steps of a long run are looked at in several processes.
-"""
+"""What can be said of each game of a step by itself: whether it is as it was written, its tokens, its replay."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from ...players.records import GameRecord, Turn
-from ...processes.garbage import collect_less
 from ...storage.record_folder import Torn, parse, unpack
 from .games_in_flight import wrong_age
-from .recompute import Settings, fingerprint
+from .recompute import Settings
 from .replay import differences, replay
 
 #: The largest accepted difference, relative to numbers above 1. Advantages are float32.
 TOLERANCE = 1e-6
-#: Below so many bytes of files, processes take longer to start than they save.
-_SMALL = 5_000_000
-#: A process is given so many steps at once, and so many times as many wait for it.
-_AT_ONCE, _WAITING = 4, 3
-_decode = msgspec.msgpack.Decoder(list[GameRecord]).decode
 
 
 @dataclass
@@ -122,24 +105,13 @@ class Games(Findings):
                     continue
                 self.whole = self.whole and rewards == record.rewards
                 record.rewards = rewards
-                for turn in record.turns:  # not needed any more, but for what tells prompts and responses apart
-                    ids = turn.tokens if settings.pairs else None
-                    seen, said = ("", "") if ids is None else map(fingerprint, (ids.prompt_ids, ids.response_ids))
-                    turn.observation, turn.response = seen, said
-                    turn.action, turn.tokens = turn.action if settings.states else None, None
+                for turn in record.turns:  # of long runs, what is not needed any more
+                    turn.observation, turn.response, turn.tokens = "", "", None
+                    turn.action = turn.action if settings.states else None
                 self.games.append(record)
         except (Torn, OSError) as error:
             self.problems.append(f"{file.name}:{number + 1}: {error}")
             self.whole = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Between processes records travel as bytes, which takes a fifth of the time. A damaged one may not."""
-        games = self.games if self.problems else msgspec.msgpack.encode(self.games)
-        return {**vars(self), "games": games}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        games = state["games"]
-        vars(self).update(state, games=_decode(games) if isinstance(games, bytes) else games)
 
     def _audit(self, record: GameRecord, settings: Settings) -> tuple[float, float]:
         """Returns the game's rewards: the replay's, if there is one."""
@@ -157,9 +129,6 @@ class Games(Findings):
                 return record.rewards
         if settings.responses is not None:
             self.not_replayed[f"{record.game}: answers to questions are not graded again"] += 1
-            return record.rewards
-        if not settings.replays:
-            self.not_replayed[f"{record.game}: --no-replay"] += 1
             return record.rewards
         try:
             opening = None if record.key.branch else settings.random_openings.get(record.game, 0)
@@ -201,34 +170,6 @@ class Games(Findings):
             if log_probs and not max(log_probs) <= 0:
                 wrong.append("a log-probability is above 0")
             self.problems += [f"{name(record)}, {name_turn(turn)}: {what}" for what in wrong]
-
-
-def look_at_all(files: Sequence[Path], settings: Settings) -> Iterator[Games]:
-    """Each step's games, looked at one by one, in the order of the files. Few steps at a time are held in memory."""
-    processes = len(os.sched_getaffinity(0))
-    if processes == 1 or sum(file.stat().st_size for file in files if file.exists()) < _SMALL:
-        for file in files:
-            yield Games(file, settings)
-        return
-    portions = deque(files[place : place + _AT_ONCE] for place in range(0, len(files), _AT_ONCE))
-    under_way: deque[Future[list[Games]]] = deque()
-    with ProcessPoolExecutor(processes, get_context("spawn"), _begin) as pool:
-        try:
-            while portions or under_way:
-                while portions and len(under_way) < processes * _WAITING:
-                    under_way.append(pool.submit(_look, portions.popleft(), settings))
-                yield from under_way.popleft().result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _begin() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends these processes
-    collect_less()
-
-
-def _look(files: Sequence[Path], settings: Settings) -> list[Games]:
-    return [Games(file, settings) for file in files]
 
 
 def name(record: GameRecord) -> str:

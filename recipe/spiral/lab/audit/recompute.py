@@ -1,15 +1,13 @@
-"""Baselines and DPO's pairs, computed a second time from a run's settings and its records.
+"""Baselines, computed a second time from a run's settings and its records.
 
-What ``rae.py`` and ``spin/pairs.py`` compute is written here again on purpose: an audit that called the trainer's
-functions would repeat their mistakes.
+What ``rae.py`` computes is written here again on purpose: an audit that called the trainer's functions would repeat
+their mistakes.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -20,7 +18,7 @@ from yaml import YAMLError
 
 from ...games import id_of
 from ...match import Rules
-from ...players.records import SELF_PLAY, GameRecord, Turn
+from ...players.records import SELF_PLAY, GameRecord
 from ...rollouts.schedule import GameShare, parse_games
 from ...storage.checkpoints import config_file
 from ...storage.run_config import load_config
@@ -28,8 +26,6 @@ from ...training.filters import Filters
 
 #: Of games, branches and the like: more than any run has, and few enough to be counted.
 MOST = 2**20
-#: A turn by its game's key, player and number.
-Place = tuple[object, int, int]
 
 
 class NothingToAudit(ValueError):
@@ -43,15 +39,14 @@ class Settings:
     environment that only a run has.
 
     Args:
-        replays: whether games are played again; otherwise their observations, verdicts and rewards count as recorded.
         named: the classes of games (``module:Class``) that may be imported.
 
     Raises:
         NothingToAudit: there is no config, or it is not one of our runs'.
     """
 
-    def __init__(self, run_dir: Path, replays: bool = True, named: Sequence[str] = ()) -> None:
-        self.replays, self.named = replays, named
+    def __init__(self, run_dir: Path, named: Sequence[str] = ()) -> None:
+        self.named = named
         file = config_file(run_dir)
         if not file.is_file():
             raise NothingToAudit(f"{run_dir}: no run is here: there is no {file.name}")
@@ -110,7 +105,7 @@ class Settings:
         self.began_at = int(folder.removeprefix("global_step_"))
         self.records_every, self.records_tokens = int(config.records.every), bool(config.records.tokens)
 
-    def take_rae(self, rae: Mapping[str, Any]) -> None:
+    def take_rae(self, rae: dict[str, Any]) -> None:
         """Take these settings of baselines for the steps in which they held."""
         self.baseline, self.by_opponent, self.update = (
             bool(rae["baseline"]),
@@ -118,11 +113,6 @@ class Settings:
             str(rae["update"]),
         )
         self.decay, self.initial = float(rae["decay"]), float(rae["initial"])
-
-    @property
-    def pairs(self) -> bool:
-        """Whether which turns were chosen and rejected can be computed: it follows from tokens and outcomes."""
-        return self.estimator == "dpo" and self.records_tokens
 
     @property
     def advantages_follow(self) -> bool:
@@ -200,35 +190,3 @@ class Baselines:
 
     def _place(self, record: GameRecord, role: int) -> tuple[str, int, str]:
         return record.game, role, record.opponent if self.settings.by_opponent else SELF_PLAY
-
-
-def fingerprint(ids: Sequence[int]) -> str:
-    """Short for a prompt's or a response's tokens, which take much memory."""
-    return hashlib.blake2b(",".join(map(str, ids)).encode(), digest_size=16).hexdigest()
-
-
-def marks(games: Iterable[GameRecord]) -> dict[Place, float]:
-    """1 for chosen turns, -1 for rejected ones; a turn in no pair is not there.
-
-    Args:
-        games: of a step, those that count; of their turns, ``observation`` and ``response`` are fingerprints.
-    """
-    prompts: dict[object, list[tuple[GameRecord, Turn]]] = defaultdict(list)
-    for record in sorted(games, key=lambda record: record.key):
-        for player in record.trainable:
-            for turn in record.turns_of(player):
-                if turn.left_out in (None, "unpaired"):
-                    prompts[record.key.start(), record.players, player, turn.observation].append((record, turn))
-    chosen: dict[Place, float] = {}
-    for turns in prompts.values():
-        first: dict[str, Place] = {}
-        outcomes: dict[str, list[Fraction]] = defaultdict(list)
-        for record, turn in turns:
-            first.setdefault(turn.response, (record.key, turn.player, turn.turn))
-            outcomes[turn.response].append(Fraction(record.rewards[turn.player]))
-        means = {response: sum(values) / len(values) for response, values in outcomes.items()}
-        best, worst = max(means.values()), min(means.values())
-        if best > worst:
-            chosen[next(first[response] for response in first if means[response] == best)] = 1.0
-            chosen[next(first[response] for response in first if means[response] == worst)] = -1.0
-    return chosen

@@ -11,7 +11,6 @@ from ...processes.interrupts import end_on_signals  # the first import: it does 
 
 # isort: split
 import os
-import sys
 from pathlib import Path
 
 import hydra
@@ -28,8 +27,8 @@ from . import settings as schema
 
 
 def main() -> None:
-    """Run the evaluation, and end the process with status 0, 1 (failed), 2 (bad config, or another evaluation's folder)
-    or 130 (interrupted)."""
+    """Run the evaluation, or with ``-m`` one after another, and end the process with status 0, 1 (failed), 2 (bad
+    config, or another evaluation's folder) or 130 (interrupted)."""
     end_on_signals()
     load_dotenv(Path.cwd() / ".env")  # what is set already wins
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, and does not print them and end the process
@@ -37,17 +36,16 @@ def main() -> None:
 
 
 def _composed() -> int:
+    statuses: list[int] = []
+
+    def compose(config: DictConfig) -> None:
+        statuses.append(run(config))
+
     try:
-        compose()
+        hydra.main(config_path=str(RECIPE / "config"), config_name="eval", version_base=None)(compose)()
     except (HydraException, OmegaConfBaseException, OSError) as error:
-        return fail(error, status=2)
-    return 0
-
-
-@hydra.main(config_path=str(RECIPE / "config"), config_name="eval", version_base=None)
-def compose(config: DictConfig) -> None:
-    """Run one config that Hydra has composed."""
-    sys.exit(run(config))
+        return fail(f"{error} {error.__cause__ or ''}", status=2)
+    return max(statuses, default=0)
 
 
 def run(config: DictConfig) -> int:
@@ -61,12 +59,10 @@ def run(config: DictConfig) -> int:
         settings = schema.Settings.from_config(config)
     except (ValueError, OmegaConfBaseException) as error:
         return fail(error, status=2)
-    environment = dict(settings.environment)
-    if settings.verbose:
-        environment.pop("VLLM_LOGGING_LEVEL", None)
-    else:
+    if not settings.verbose:
         quiet_logging()
-    set_environment(environment)
+    hidden = {"VLLM_LOGGING_LEVEL"} if settings.verbose else set()
+    set_environment({name: value for name, value in settings.environment.items() if name not in hidden})
     put_on_path(RECIPE.parents[1])
     with held_back():
         from .evaluation import Evaluation, NothingPlayed, Refused
@@ -86,10 +82,8 @@ def run(config: DictConfig) -> int:
         return fail(error, status=2)
     except KeyboardInterrupt as error:
         return fail(f"interrupted by {interrupted_by(error)}; the same command goes on with what is left", 130)
-    except PromptTooLong as error:
-        return fail(f"{error}; what was played is kept, and the same command with that goes on", status=1)
-    except (PlayerFailure, EngineFailure, OSError) as error:
-        return fail(f"{error}; what was played is kept, and once that is mended another start goes on", status=1)
+    except (PlayerFailure, PromptTooLong, EngineFailure, OSError) as error:
+        return fail(f"{error}; what was played is kept: once that is mended, the same command goes on", status=1)
     except NothingPlayed as error:
         return fail(error, status=1)
     except Exception as error:

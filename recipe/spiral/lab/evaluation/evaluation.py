@@ -87,7 +87,7 @@ class Evaluation:
         self._seating = Seating(self.everybody, self.settings, lambda policy: self._engines.generate_as(policy))
         for policy in self.everybody:
             if policy.model is not None:
-                self._seating.check(policy, self._templates(policy), self._games(policy))
+                self._seating.check(policy, self._games(policy))
         self._tables: dict[tuple[str, str], PolicyTable] = {}
         self._answers: dict[str, Answers] = {}
         self._tabulation = Tabulation()
@@ -124,15 +124,9 @@ class Evaluation:
         return found
 
     def _games(self, policy: Policy) -> set[str]:
-        """In which it is asked with the engine."""
-        sampled = {game for asked, game, _ in self._measured_by(ReadBy.samples) if asked is policy}
-        return sampled | {each.game for each in self.plan.match_ups if policy.name in (each.policy, each.opponent)}
-
-    def _templates(self, policy: Policy) -> set[str]:
-        settings, asked = self.settings, self.questions and policy in self.weighted
-        games = (*settings.games, *settings.exploitability.games, *settings.optimality.games)
-        of_questions = {asking.template_of(policy, settings.benchmarks).name} if asked else set()
-        return {policy.prompt(game)[0] for game in games} | of_questions
+        """In which it is asked."""
+        measured = {game for by in ReadBy for asked, game, _ in self._measured_by(by) if asked is policy}
+        return measured | {each.game for each in self.plan.match_ups if policy.name in (each.policy, each.opponent)}
 
     def _start_vllm(self, model: Any, adapters: Any, engines: int, texts: Any) -> VLLMEngine:
         return VLLMEngine(model, adapters, self.settings.max_model_len, self.settings.engine, engines, texts)

@@ -78,7 +78,7 @@ class ExactMetric:
 
 @dataclass
 class Benchmarks:
-    """The reasoning benchmarks that are asked; see docs/reasoning_benchmarks.md."""
+    """The reasoning benchmarks that are asked; see docs/evaluation.md."""
 
     names: list[str]
     path: Path | None

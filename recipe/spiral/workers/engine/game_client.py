@@ -1,14 +1,18 @@
-"""What the agent loops generate with: verl's client, which can also ask for opponents' responses."""
+"""What the agent loops generate with: verl's client, which asks the servers itself, the policy's and opponents'."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 from omegaconf import DictConfig
+from verl.utils.rollout_trace import rollout_trace_op
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
+
+from .calls import Line
 
 #: How often a response is asked for again when the engine aborts it, as the asynchronous modes do while they train.
 ATTEMPTS = 6 * 3600
@@ -25,16 +29,33 @@ class GameClient(LLMServerClient):
 
     Args:
         config: verl's whole config.
-        load_balancer_handle: verl's.
+        load_balancer_handle: verl's, which is not asked.
+        servers: the policy's.
         slots: the opponents' servers with full weights, by slot; empty where opponents are LoRA adapters on the
             policy's own servers.
+
+    Attributes:
+        whole: whether nothing breaks a response off, so that the engine need hand it over only once.
     """
 
+    whole = True
+
     def __init__(
-        self, config: DictConfig, load_balancer_handle: Any = None, slots: Sequence[Any] = (), **kwargs: Any
+        self,
+        config: DictConfig,
+        load_balancer_handle: Any = None,
+        servers: Sequence[Any] = (),
+        slots: Sequence[Any] = (),
+        **kwargs: Any,
     ) -> None:
         super().__init__(config, load_balancer_handle, **kwargs)
-        self.slots = list(slots)
+        self._servers, self._slots = [*map(Line, servers)], [*map(Line, slots)]
+
+    async def generate(
+        self, request_id: str, *, prompt_ids: list[int], sampling_params: Mapping[str, Any], **kwargs: Any
+    ) -> TokenOutput:
+        """One response of the policy's; ``kwargs`` are what else a server's ``generate`` takes."""
+        return await self._ask_policy(request_id, prompt_ids=prompt_ids, sampling_params=sampling_params, **kwargs)
 
     async def generate_as(
         self, name: str, slot: int | None, request_id: str, prompt_ids: list[int], sampling_params: Mapping[str, Any]
@@ -50,14 +71,14 @@ class GameClient(LLMServerClient):
             WrongWeights: other weights answered.
             RuntimeError: the slot is empty, the adapter is not loaded, or the engine broke off every attempt.
         """
-        if slot is not None and not 0 <= slot < len(self.slots):
-            raise RuntimeError(f"{name} is to play from slot {slot}, and there are {len(self.slots)}")
+        if slot is not None and not 0 <= slot < len(self._slots):
+            raise RuntimeError(f"{name} is to play from slot {slot}, and there are {len(self._slots)}")
         for _ in range(ATTEMPTS):
-            asked = {"prompt_ids": list(prompt_ids), "sampling_params": dict(sampling_params)}
+            asked = {"prompt_ids": prompt_ids, "sampling_params": sampling_params}
             if slot is None:
-                output = await self.ask_whole(request_id, **asked, adapter=name)
+                output = await self._ask_policy(request_id, **asked, adapter=name)
             else:
-                output = await self.ask_slot(slot, request_id, **asked)
+                output = await self._ask(self._slots[slot], request_id, **asked)
             if output.stop_reason not in ("aborted", "abort"):
                 break
             await asyncio.sleep(PAUSE)
@@ -68,12 +89,20 @@ class GameClient(LLMServerClient):
             raise WrongWeights(f"{name} was asked for a response, and {answered_by} answered")
         return output
 
-    async def ask_whole(self, request_id: str, **asked: Any) -> TokenOutput:
-        """A response of the policy's servers in one piece: the client of the asynchronous modes puts an answer together
-        anew, without who gave it."""
-        return await LLMServerClient.generate(self, request_id, **asked)
+    @rollout_trace_op
+    async def _ask_policy(self, request_id: str, **asked: Any) -> TokenOutput:
+        """A response of the policy's server that has the fewest requests of this process.
 
-    async def ask_slot(self, slot: int, request_id: str, **asked: Any) -> TokenOutput:
-        """A response of an opponent's server."""
-        output: TokenOutput = await self.slots[slot].generate.remote(request_id=request_id, **asked)
+        Of equals it is not the first: all processes would begin with that one, and leave the last ones idle.
+        """
+        start = crc32(request_id.encode()) % len(self._servers)
+        line = min(self._servers[start:] + self._servers[:start], key=lambda line: line.under_way)
+        output = await self._ask(line, request_id, **asked)
+        weights = output.extra_fields.get("global_steps")
+        output.extra_fields.setdefault("min_global_steps", weights)
+        output.extra_fields.setdefault("max_global_steps", weights)
         return output
+
+    async def _ask(self, line: Line, request_id: str, **asked: Any) -> TokenOutput:
+        given = {name: value for name, value in asked.items() if value is not None}
+        return await line.generate({"request_id": self._vllm_request_id(request_id), "whole": self.whole, **given})

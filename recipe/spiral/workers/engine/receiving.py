@@ -1,8 +1,7 @@
 """What verl imports in each process that sends or receives the policy's weights through a checkpoint engine
 (``separate_async``): our engine's classes, a rendezvous on one address, and a checkpoint engine through a file.
 
-verl's own go over NCCL and its like. The one through a file is for machines without a GPU: for one, or for several with
-a common folder.
+verl's own go over NCCL and its like. The one through a file is for one machine without a GPU.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from verl.checkpoint_engine import CheckpointEngine, CheckpointEngineRegistry
 
 from .. import engine  # noqa: F401  (registers its classes)
@@ -28,7 +29,7 @@ LIMIT = 1200.0
 @CheckpointEngineRegistry.register("file")
 class FileCheckpointEngine(CheckpointEngine):
     """Rank 0 of the trainer writes all weights of a step into one file, which gets its name when it is whole, and
-    removes it when all engines have read it. The folder is of this run alone, and seen by all of its processes."""
+    removes it when all engines have read it. The folder is of this run alone."""
 
     def __init__(self, bucket_size: int, folder: str, is_master: bool = False) -> None:
         self._is_master = is_master
@@ -38,41 +39,34 @@ class FileCheckpointEngine(CheckpointEngine):
         """Remove what a kill left: it may be of the same step."""
         if self._is_master:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._clear()
+            self.finalize()
         return {}
 
     @classmethod
-    def build_topology(
-        cls, actor_wg_world_size: int, rollout_world_size: int, metadata: list[dict[str, Any]]
-    ) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+    def build_topology(cls, *args: Any) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
         return {}, {}
 
     def init_process_group(self, **kwargs: Any) -> None:
         """There is none."""
 
     def finalize(self) -> None:
-        if self._is_master:
-            self._clear()
+        for file in self._folder.glob("step_*") if self._is_master else ():
+            file.unlink(missing_ok=True)
 
     async def send_weights(self, weights: Iterable[tuple[str, torch.Tensor]], global_steps: int | None = None) -> None:
         """Gather each weight, in which all ranks take part, and write them."""
-        from safetensors.torch import save_file
-
         gathered = {}
         for name, weight in weights:
             if self._is_master:
                 gathered[name] = weight.detach().to("cpu", copy=True).contiguous()
-        if not self._is_master:
-            return
-        file = self._file(global_steps)
-        unfinished = file.with_suffix(".unfinished")
-        await asyncio.to_thread(save_file, gathered, unfinished)
-        unfinished.rename(file)
+        if self._is_master:
+            file = self._file(global_steps)
+            unfinished = file.with_suffix(".unfinished")
+            await asyncio.to_thread(save_file, gathered, unfinished)
+            unfinished.rename(file)
 
     async def receive_weights(self, global_steps: int | None = None) -> AsyncIterator[tuple[str, torch.Tensor]]:
         """Each weight, as soon as the file is there; TimeoutError: it does not come."""
-        from safetensors import safe_open
-
         file = self._file(global_steps)
         async with asyncio.timeout(LIMIT):
             while not file.is_file():
@@ -83,7 +77,3 @@ class FileCheckpointEngine(CheckpointEngine):
 
     def _file(self, global_steps: int | None) -> Path:
         return self._folder / f"step_{global_steps}.safetensors"
-
-    def _clear(self) -> None:
-        for file in self._folder.glob("step_*"):
-            file.unlink(missing_ok=True)

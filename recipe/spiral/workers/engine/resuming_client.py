@@ -2,8 +2,7 @@
 
 verl asks again with the prompt and what was written so far, and with the same seed: vLLM would then draw the rest of
 the response with the random numbers that drew its beginning. Here each part has a seed of its own. The response says
-how long its parts were in an engine, which verl leaves out, and the versions of the weights that wrote a token: verl
-counts a part that was broken off before its first.
+the versions of the weights that wrote a token: verl counts a part that was broken off before its first.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
 from ...players.seeds import derive_seed
-from ...rollouts.pace import ENGINE_SECONDS
 from .game_client import GameClient
 
 
@@ -26,8 +24,6 @@ class _Response:
 
     #: Tokens.
     prompt: int
-    #: Of its parts so far in an engine.
-    seconds: float = 0.0
     #: Of the weights, for each part that has tokens.
     versions: list[int | None] = field(default_factory=list)
 
@@ -35,21 +31,17 @@ class _Response:
 class Parts(GameClient):
     """The client for one part of a response."""
 
+    whole = False
+
     async def generate(
-        self,
-        request_id: str,
-        *,
-        prompt_ids: list[int],
-        sampling_params: Mapping[str, Any],
-        response: _Response,
-        **kwargs: Any,
+        self, request_id: str, *, prompt_ids: list[int], sampling_params: Mapping[str, Any], **kwargs: Any
     ) -> TokenOutput:
-        sampling = dict(sampling_params)
+        """``response``, among the ``kwargs``, is what the part is of."""
+        sampling, response = dict(sampling_params), kwargs.pop("response")
         written = len(prompt_ids) - response.prompt
         if written and sampling.get("seed") is not None:
             sampling["seed"] = derive_seed(int(sampling["seed"]), "from token", written)
         output = await super().generate(request_id, prompt_ids=prompt_ids, sampling_params=sampling, **kwargs)
-        response.seconds += output.extra_fields.get(ENGINE_SECONDS) or 0.0
         if output.token_ids:
             response.versions.append(output.extra_fields.get("global_steps"))
         return output
@@ -62,7 +54,6 @@ class ResumingClient(FullyAsyncLLMServerClient, Parts):
     async def generate(self, request_id: str, *, prompt_ids: list[int], **kwargs: Any) -> TokenOutput:
         response = _Response(len(prompt_ids))
         output = await super().generate(request_id, prompt_ids=prompt_ids, response=response, **kwargs)
-        output.extra_fields[ENGINE_SECONDS] = response.seconds
         if response.versions:
             first, last = response.versions[0], response.versions[-1]
             output.extra_fields |= {"min_global_steps": first, "max_global_steps": last}

@@ -7,6 +7,7 @@ while it trains, or have devices of their own. A slot is vLLM's processes and on
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from omegaconf import DictConfig, OmegaConf
 from verl.plugin.platform import get_platform
 
 from ...opponents.engine_settings import number_of_slots
-from ...processes.runtime import engine_ranks
 
 #: Ranks of the opponents' replicas count from here. Names, sockets and seeds follow from ranks, and the policy's
 #: begin at 0.
@@ -53,7 +53,7 @@ class SlotEngine:
             RuntimeError: there are no devices of their own.
         """
         settings, rollout = config.opponent_engine, rollout_config(config)
-        ranks = engine_ranks(rollout)
+        ranks = math.prod(int(rollout[f"{kind}_parallel_size"]) for kind in ("tensor_model", "data", "pipeline_model"))
         replicas = [
             replica(
                 replica_rank=FIRST_RANK + slot,

@@ -7,11 +7,9 @@ it, and would send their weights to each other's engines. Ray's address is added
 from __future__ import annotations
 
 import os
-import time
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import cached_property
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +17,15 @@ import ray
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
+from vllm.inputs.engine import tokens_input
+from vllm.sampling_params import RequestOutputKind
 
 from ...processes.engine_failure import POLICY, RUN_DIR, Printed, explained
 from .adapters import Asked, ChoosingEngine, WorkerExtension, asked
+from .calls import Ended, Request, answer_many
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
-#: What says how the engine is, and nothing else.
-OPEN = ("/health", "/metrics")
 #: Calls that a server takes at a time: more than there ever are. While it takes new weights all requests wait in it,
 #: and if these were as many as it takes, the call that lets them go on would wait behind them for ever.
 MOST_CALLS = 1_000_000
@@ -38,49 +37,24 @@ def run_name() -> str:
     return f"{context.get_job_id()}-{context.gcs_address.rsplit(':', 1)[-1]}"
 
 
-class Closed:
-    """The first part (ASGI) of vLLM's HTTP server, which refuses all other paths: a run reaches its engines through
-    Ray, and vLLM's key guards only some."""
+class TokenPrompts:
+    """vLLM's engine, which gets prompts as vLLM's own renderers make them; one with images, sound or video stays as is.
 
-    def __init__(self, app: Any) -> None:
-        self._app = app
+    verl hands over raw tokens. vLLM 0.27 looks into those in a second thread, where there is nothing to render, and
+    each request waits until Python lets that thread run and the event loop again.
+    """
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and scope["path"] not in OPEN:
-            start = {"type": "http.response.start", "status": 403, "headers": [(b"content-type", b"text/plain")]}
-            await send(start)
-            await send({"type": "http.response.body", "body": b"A run's engine is reached through Ray.\n"})
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
-        else:
-            await self._app(scope, receive, send)
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
-class Busy:
-    """Counts the requests that are under way, and the seconds in which there are some: where games are played while
-    others are trained, no timer of the trainer's says it."""
-
-    def __init__(self) -> None:
-        self.under_way = 0
-        self._seconds = self._since = 0.0
-
-    @contextmanager
-    def answering(self) -> Iterator[None]:
-        """A request is under way within this context."""
-        if self.under_way == 0:
-            self._since = time.monotonic()
-        self.under_way += 1
-        try:
-            yield
-        finally:
-            self.under_way -= 1
-            if self.under_way == 0:
-                self._seconds += time.monotonic() - self._since
-
-    @property
-    def seconds(self) -> float:
-        """All of them so far."""
-        return self._seconds + (time.monotonic() - self._since if self.under_way else 0.0)
+    def generate(self, prompt: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        if not prompt.get("multi_modal_data"):
+            prompt = tokens_input(prompt["prompt_token_ids"])
+        answers: AsyncIterator[Any] = self._engine.generate(prompt, *args, **kwargs)
+        return answers
 
 
 class VLLMServer(vLLMHttpServer):
@@ -94,14 +68,6 @@ class VLLMServer(vLLMHttpServer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         os.environ["VERL_RAY_JOB_ID"] = run_name()
-
-    @cached_property
-    def busy(self) -> Busy:
-        return Busy()
-
-    async def seconds_busy(self) -> float:
-        """How long it has had requests to answer, since its start."""
-        return self.busy.seconds
 
     async def launch_server(self, *args: Any, **kwargs: Any) -> None:
         """verl's. Raises EngineFailure: it does not start."""
@@ -119,15 +85,28 @@ class VLLMServer(vLLMHttpServer):
         for limit in LORA_LIMITS:
             if self.lora_as_adapter and settings.get(limit) is not None:
                 setattr(args, limit, max(int(settings[limit]), int(getattr(args, limit))))
-        if hasattr(args, "middleware"):
-            args.middleware = [*args.middleware, f"{Closed.__module__}.{Closed.__qualname__}"]
         await super().run_server(args)
         self.wrap_engine()
 
     def wrap_engine(self) -> None:
         """Put ours around vLLM's engine, once it runs."""
+        self.engine = TokenPrompts(self.engine)
         if self.lora_as_adapter:
             self.engine = ChoosingEngine(self.engine)
+
+    async def generate_many(self, requests: Sequence[Request]) -> AsyncIterator[Ended]:
+        """The answers to many requests of ``answer``, each as soon as it is there, those of one moment together."""
+        async for ended in answer_many(self.answer, requests):
+            yield ended
+
+    async def answer(self, sampling_params: Mapping[str, Any], whole: bool = True, **request: Any) -> TokenOutput:
+        """The answer to a request with the keyword arguments of ``generate``; ``whole``: nothing breaks it off."""
+        sampling = {**sampling_params, "skip_clone": True}  # vLLM may write into it
+        sampling.setdefault("detokenize", "stop" in sampling)  # only words that end a response are looked for
+        if whole:
+            # Otherwise vLLM hands over an output for each token. verl needs the first to break it off.
+            sampling["output_kind"] = RequestOutputKind.FINAL_ONLY
+        return await self.generate(sampling_params=sampling, **request)
 
     async def generate(
         self,
@@ -146,8 +125,7 @@ class VLLMServer(vLLMHttpServer):
         request = None if adapter is None else Asked(adapter)
         token = asked.set(request)
         try:
-            with self.busy.answering():
-                output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
+            output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
         finally:
             asked.reset(token)
         if request is not None:

@@ -1,12 +1,19 @@
-"""vLLM's worker on a CPU, whose ranks meet on one address instead of all of the machine's."""
+"""vLLM's worker on a CPU, whose ranks meet on one address instead of all of the machine's.
+
+Importing this applies our patches. An evaluation's engine names it for its own process, too, before vLLM is imported.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from vllm.v1.worker import cpu_worker
+from . import cpu_patches
 
-from ..rendezvous import on_one_address
+cpu_patches.apply()
+
+from vllm.v1.worker import cpu_worker  # noqa: E402
+
+from ..rendezvous import on_one_address  # noqa: E402
 
 
 class CPUWorker(cpu_worker.CPUWorker):

@@ -14,12 +14,9 @@ from recipe.spiral.lab.evaluation.policies import policy_entries as entries
 from recipe.spiral.lab.evaluation.policies import policy_weights as weights
 from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy, Prompts
 from recipe.spiral.lab.evaluation.policies.policy_entries import parse
-from recipe.spiral.lab.evaluation.policies.policy_weights import weights_identity
 from recipe.spiral.lab.models import EMBEDDED
-from recipe.spiral.players.policy import PolicyPlayer
-from recipe.spiral.players.prompts import get_template
 from tests import chat_forms
-from tests.lab.evaluation.made_policies import Characters, adapter, model, settings, tensors
+from tests.lab.evaluation.made_policies import adapter, model, settings, tensors
 from tests.made_configs import config
 
 
@@ -64,26 +61,6 @@ def test_an_embedded_model_has_its_config_groups_prompts(tmp_path: Path, monkeyp
     assert {one(name, tmp_path).template for name in EMBEDDED} == {"chat", "chat_examples"}
 
 
-@pytest.mark.parametrize(
-    ("config", "lengths"),
-    [
-        ("{}", (2048, 4096)),
-        ('{"max_position_embeddings": 32768}', (2048, 4096)),
-        ('{"max_position_embeddings": 5000}', (2048, 2952)),
-        ('{"max_position_embeddings": 1024}', (512, 512)),
-        ('{"max_position_embeddings": 1024, "rope_scaling": {"factor": 8.0}}', (2048, 4096)),
-        ('{"max_position_embeddings": 1024, "rope_scaling": 5}', (512, 512)),
-    ],
-)
-def test_a_models_lengths_are_those_that_it_has_positions_for(
-    tmp_path: Path, config: str, lengths: tuple[int, int]
-) -> None:
-    base = model(tmp_path / "base")
-    (base / "config.json").write_text(config)
-    assert one(str(base), tmp_path).lengths == lengths
-    assert one(str(adapter(tmp_path / "lora", base)), tmp_path).lengths == lengths
-
-
 def test_a_run_is_one_policy_a_snapshot(tmp_path: Path) -> None:
     run = tmp_path / "kuhn"
     for step in (0, 5, 10, 15):
@@ -97,18 +74,6 @@ def test_a_run_is_one_policy_a_snapshot(tmp_path: Path) -> None:
     assert {(policy.template, policy.style) for policy in found} == {("qwen3", "dialogue")}
     named = one({"kind": "run", "path": str(run), "step": 10, "name": "r", "style": "state"}, tmp_path)
     assert (named.name, named.style) == ("r/step_000010", "state")
-
-
-def test_prompts_of_the_entry_come_before_the_evaluations_and_those_before_the_runs(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    model(run / "pool" / "step_000001")
-    (run / "config.yaml").write_text("prompt: {template: qwen3, style: state}\n")
-    assert one(str(run), tmp_path).template == "qwen3"
-    assert one(str(run), tmp_path, prompts=Prompts("octothinker")).template == "octothinker"
-    assert (
-        one({"path": str(run), "template": "octothinker"}, tmp_path, prompts=Prompts("octothinker")).template
-        == "octothinker"
-    )
 
 
 def test_an_export_is_asked_as_its_run_asked(tmp_path: Path) -> None:
@@ -167,21 +132,6 @@ def test_a_run_may_have_prompts_of_its_own_for_a_game(tmp_path: Path) -> None:
     }
 
 
-def test_a_policy_is_asked_with_the_games_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = Policy("mine", "model", {}, tmp_path, template="chat", by_game={"Nim": {"template": "octothinker"}})
-    tokenizer = Characters()
-
-    def engine(policy: Policy) -> Any:
-        return None
-
-    monkeypatch.setattr(loop, "read_tokenizer", lambda folder: tokenizer)
-    seat = Seating([mine], settings(tmp_path), engine)
-    for game, template in (("Nim", "octothinker"), ("TicTacToe", "chat")):
-        player = seat("mine", game)
-        assert isinstance(player, PolicyPlayer)
-        assert player.encode("the position", ()) == get_template(template).encode(tokenizer, "the position")
-
-
 def test_a_policy_is_asked_with_what_its_run_gave_the_chat_template(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,21 +186,6 @@ def test_the_identity_is_that_of_the_weights(tmp_path: Path) -> None:
     assert one({"path": str(folder), "template": "qwen3"}, tmp_path).identity != changed
 
 
-def test_one_weight_far_inside_a_large_file_may_differ_but_training_changes_all(tmp_path: Path) -> None:
-    files = []
-    for value in (0, 1):
-        folder = tmp_path / str(value)
-        folder.mkdir()
-        file = folder / "model.safetensors"
-        with file.open("wb") as out:
-            out.write(b"same" * 2**18)
-            out.write(bytes([value]) * 2**22)
-            out.write(b"same" * 2**18)
-        files.append(file)
-    one_digest, other = (weights_identity(file.parent, None)["model"][file.name] for file in files)
-    assert one_digest != other, "the pieces between the ends count"
-
-
 @pytest.mark.parametrize(
     ("entry", "told"),
     [
@@ -294,11 +229,6 @@ def test_bad_entries_are_refused(tmp_path: Path, entry: Any, told: str) -> None:
 def test_no_name_breaks_a_table(tmp_path: Path) -> None:
     names = [policy.name for policy in parse([{"kind": "random", "name": f"{n}\n\x1b[31m"} for n in "ab"], tmp_path)]
     assert len(set(names)) == 2 and "".join(names).isprintable()
-
-
-def test_names_are_taken_once(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="random is there twice"):
-        parse(["random", "random"], tmp_path)
 
 
 def test_a_name_that_the_hub_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,20 @@ def test_who_won_everything_has_a_finite_rating_and_a_wide_interval() -> None:
     assert all(one.high - one.low > 800 for one in best)
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("n", [1, 1000, 10**9])
+def test_the_fit_ends_whatever_the_games_are(n: int) -> None:
+    names = [f"p{number}" for number in range(12)]
+    games = {
+        (one, other, game): ended
+        for place, one in enumerate(names)
+        for other in names[place + 1 :]
+        for game, ended in (("Nim", (n, 0, 0)), ("TicTacToe", (0, n, 0)), ("Snake", (0, 0, n if place % 2 else 1)))
+    }
+    for ratings in rate_all(games):
+        assert all(math.isfinite(player.low) and math.isfinite(player.high) for player in ratings.players)
+
+
 def test_without_an_anchor_the_mean_is_zero() -> None:
     games = planted(STRENGTHS, 30)
     free, anchored = rate(ALL, games), rate(ALL, games, "c")

@@ -11,7 +11,7 @@ from ....games import GameFailure, make
 from ....match import Rules, play
 from ....players.player import Player, PlayerFailure
 from ....players.policy import Generate, PolicyPlayer
-from ....players.prompts import Encode, encoder, get_template
+from ....players.prompts import Encode, encoder
 from ....players.records import GameRecord
 from ....players.seeds import GameKey
 from ...opponents.api.endpoint_client import NotAsked
@@ -68,19 +68,18 @@ class Seating:
         """Turns a game's observations into the policy's prompts."""
         return encoder(self.tokenizer(policy), *policy.prompt(game), **policy.chat_template_kwargs)
 
-    def check(self, policy: Policy, templates: Iterable[str], games: Iterable[str]) -> None:
+    def check(self, policy: Policy, games: Iterable[str]) -> None:
         """See that a policy with weights can be asked in these games; ValueError: a template does not go with its
         tokenizer's, or the first prompt of a game is too long already."""
-        for template in templates:
+        for game in sorted(games):
+            state, limit, encode = make(game, 0), self._settings.max_prompt_length, self.encode(policy, game)
             try:
-                get_template(template).encode(self.tokenizer(policy), "", **policy.chat_template_kwargs)
+                tokens = len(encode(state.observation(state.current_player), ()))
             except Exception as error:  # chat templates are programs
                 raise ValueError(
-                    f"prompt.template={template} ({policy.name}): does not go with {policy.tokenizer}: {error}"
+                    f"prompt.template={policy.prompt(game)[0]} ({policy.name}): does not go with {policy.tokenizer}: "
+                    f"{error}"
                 ) from error
-        for game in sorted(games):
-            state, limit = make(game, 0), self._settings.max_prompt_length
-            tokens = len(self.encode(policy, game)(state.observation(state.current_player), ()))
             if tokens > limit:
                 raise ValueError(
                     f"data.max_prompt_length={limit}: {policy.name} has prompts of {tokens} tokens and more in {game}, "

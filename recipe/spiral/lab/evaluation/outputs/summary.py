@@ -86,31 +86,20 @@ def _optimal(row: Row, uniform: Row) -> str:
 
 def _table(results: Sequence[Row]) -> str:
     """Percent of the games by match-up and role."""
-    rows: list[tuple[str, ...]] = [("policy", "against", "role", "won %", "drawn", "lost", "illegal", "games")]
-    lines: list[int] = []
-    for game in dict.fromkeys(row["game"] for row in results):
-        lines.append(len(rows))
-        rows.append((game, *[""] * 7))
-        for row in results:
-            if row["game"] == game and row["role"] is not None:
-                shares = [
-                    "-" if not row["games"] else f"{row[name]['value']:.0%}"[:-1]
-                    for name in ("draw", "loss", "invalid")
-                ]
-                void = f" +{row['void']} void" if row["void"] else ""
-                names = (f"  {_short(row['policy'])}", _short(row["opponent"]))
-                rows.append((*names, str(row["role"]), _percent(row["win"], ""), *shares, f"{row['games']}{void}"))
-    widths = [
-        max(len(row[place]) for number, row in enumerate(rows) if number not in lines or place) for place in range(8)
-    ]
-    texts = [
-        "  ".join(
-            cell.ljust(width) if place < 2 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    return "\n".join([texts[0], "-" * max(map(len, texts)), *texts[1:]])
+    shown = [row for row in results if row["role"] is not None]
+    wide, other = (max(6, *(len(_short(row[name])) for row in shown)) for name in ("policy", "opponent"))
+    head = f"{'policy':<{wide + 2}}  {'against':<{other}}  role  {'won %':>13}  drawn  lost  illegal  games"
+    lines = [head, "-" * len(head)]
+    for game in dict.fromkeys(row["game"] for row in shown):
+        lines.append(game)
+        for row in (row for row in shown if row["game"] == game):
+            drawn, lost, illegal = (f"{100 * (row[name]['value'] or 0):.0f}" for name in ("draw", "loss", "invalid"))
+            lines.append(
+                f"  {_short(row['policy']):<{wide}}  {_short(row['opponent']):<{other}}  {row['role']:>4}  "
+                f"{_percent(row['win'], ''):>13}  {drawn:>5}  {lost:>4}  {illegal:>7}  {row['games']:>5}"
+                + (f" +{row['void']} void" if row["void"] else "")
+            )
+    return "\n".join(lines)
 
 
 def _elo(rated: Mapping[str, Any]) -> str:

@@ -25,7 +25,6 @@ from .policy_weights import (
     Run,
     adapter_base,
     exported,
-    positions,
     run_of,
     run_of_embedded,
     weights_identity,
@@ -36,16 +35,8 @@ from .policy_weights import (
 MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
 KINDS = (*MODELS, *more_kinds.KINDS)
 _OWN = frozenset({"kind", "name", "games"})
-_PROMPT = frozenset({"template", "style"})
-_RUN = _PROMPT | {"path", "base", "step", "start", "interval", "size"}
-#: What an entry of a kind may have besides; fixed players check their settings themselves.
-_KEYS = {
-    "auto": _RUN,
-    "run": _RUN,
-    "model": _PROMPT | {"path"},
-    "adapter": _PROMPT | {"path", "base"},
-    **{kind: _PROMPT for kind in EMBEDDED},
-}
+#: What an entry with weights may have besides; fixed players check their settings themselves.
+_KEYS = {"path", "base", "step", "start", "interval", "size", "template", "style"}
 
 
 def parse(
@@ -89,9 +80,8 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     name = str(given["name"]) if given.get("name") else None
     if kind in more_kinds.KINDS:
         return [_fixed(kind, name, settings, games)]
-    if unknown := sorted(settings.keys() - _KEYS[kind]):
-        known = ", ".join(sorted(_OWN | _KEYS[kind]))
-        raise ValueError(f"{', '.join(unknown)}: unknown for kind {kind!r}; it has {known}")
+    if unknown := sorted(settings.keys() - _KEYS):
+        raise ValueError(f"{', '.join(unknown)}: unknown for kind {kind!r}; known: {', '.join(sorted(_OWN | _KEYS))}")
     if (template := settings.get("template")) is not None:
         get_template(template, "template")
     if (style := settings.get("style")) is not None:
@@ -193,18 +183,9 @@ def _policy(
         template=prompt["template"],
         style=prompt["style"],
         by_game=by_game,
-        lengths=run.lengths or _lengths(model),
+        lengths=run.lengths or LENGTHS,
         chat_template_kwargs={**of_run, **prompts.chat_template_kwargs},
     )
     # A pool's members have none of their own.
     texts = Path(run.model) if run.model and not (policy.tokenizer / "tokenizer_config.json").is_file() else None
     return replace(policy, texts=texts)
-
-
-def _lengths(model: Path) -> tuple[int, int]:
-    """SPIRAL's, or for a model with fewer positions half of them for prompts and the rest for responses."""
-    most, (prompt, response) = positions(model), LENGTHS
-    if most is None or most >= prompt + response:
-        return LENGTHS
-    prompt = min(prompt, most // 2)
-    return prompt, min(response, most - prompt)

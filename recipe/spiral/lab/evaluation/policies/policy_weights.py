@@ -34,8 +34,8 @@ _GROUPS = Path(__file__).parents[3] / "config" / "model"
 _TEXTS = ("prompt.template", "prompt.style", "actor_rollout_ref.model.path")
 #: Further files that decide what a policy answers.
 _CONFIGS = ("config.json", "adapter_config.json", "generation_config.json", "tokenizer.json", "chat_template.jinja")
-#: What is hashed of a large file, in bytes: so many at either end, and so many pieces between.
-_END, _PIECE, _PIECES = 2**20, 4096, 64
+#: How many pieces of a large file are hashed, and their size in bytes.
+_PIECES, _PIECE = 1024, 4096
 _HUB = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "*.model"]
 
 
@@ -196,15 +196,6 @@ def whole_model(path: str, setting: str) -> Path:
     return folder
 
 
-def positions(model: Path) -> int | None:
-    """The number of a model's positions; None where its config does not say it, or stretches them (rope scaling)."""
-    config = read_json(model / "config.json")
-    most = config.get("max_position_embeddings")
-    scalings = (config.get(key) for key in ("rope_scaling", "rope_parameters"))
-    stretched = any(isinstance(scaling, dict) and "factor" in scaling for scaling in scalings)
-    return most if isinstance(most, int) and not stretched else None
-
-
 def computed_in(model: Path, dtype: str) -> str:
     """``engine.dtype`` as it is for this model, for vLLM and transformers alike.
 
@@ -223,9 +214,8 @@ def computed_in(model: Path, dtype: str) -> str:
 def weights_identity(model: Path, adapter: Path | None) -> dict[str, Any]:
     """What identifies a model, and the adapter on it, so that continuing an evaluation with other weights is noticed.
 
-    For each file of weights it is the file's size, and a hash of its first and last MiB and of 64 pieces of 4 KiB
-    spread evenly between. Training changes every weight, and to hash files of some GiB whole would take minutes.
-    Configs and the tokenizer are hashed whole.
+    Of a file it is the size, and a hash of so many pieces spread evenly over it: to hash files of some GiB whole would
+    take minutes. Small files are hashed whole.
     """
     identity: dict[str, Any] = {"kind": "model" if adapter is None else "adapter"}
     for part, folder in (("model", model), ("adapter", adapter)):
@@ -236,17 +226,10 @@ def weights_identity(model: Path, adapter: Path | None) -> dict[str, Any]:
 
 
 def _digest(file: Path) -> str:
-    """A file's size and hash; a small file is hashed whole."""
-    size = file.stat().st_size
-    digest = hashlib.blake2b(digest_size=16)
+    size, digest = file.stat().st_size, hashlib.blake2b(digest_size=16)
+    step = max(_PIECE, size // _PIECES)
     with file.open("rb") as content:
-        if size <= 2 * _END + _PIECES * _PIECE:
-            digest.update(content.read())
-        else:
-            digest.update(content.read(_END))
-            for place in range(_PIECES):
-                content.seek(_END + (size - 2 * _END - _PIECE) * place // _PIECES)
-                digest.update(content.read(_PIECE))
-            content.seek(size - _END)
-            digest.update(content.read())
+        for place in (*range(0, size, step), max(0, size - _PIECE)):
+            content.seek(place)
+            digest.update(content.read(_PIECE))
     return f"{size} {digest.hexdigest()}"

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import root
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
 Floats = NDArray[np.float64]
 #: By the names of players 0 and 1 and the game: how many games player 0 won, drew and lost.
@@ -68,18 +67,20 @@ def fit(outcomes: Outcomes) -> Fit:
     counts = np.array([outcomes[cell] for cell in cells], dtype=np.float64)
     numbers = counts.sum(axis=1, keepdims=True)
 
-    def gradient(values: Floats) -> Floats:
-        rest = numbers * softmax(design @ values, axis=1) - counts
-        return np.tensordot(rest, design, axes=2) + values / PRIOR**2
+    def log_posterior(values: Floats) -> float:
+        return float((counts * log_softmax(design @ values, axis=1)).sum() - values @ values / PRIOR**2 / 2)
 
-    def curvature(values: Floats) -> Floats:
+    values = np.zeros(design.shape[2])
+    # Newton's steps, halved where they overshoot: the log-posterior is strictly concave, so they end at its mode.
+    while True:
         shares = softmax(design @ values, axis=1)
+        gradient = np.tensordot(counts - numbers * shares, design, axes=2) - values / PRIOR**2
         slopes = design - np.einsum("co,cop->cp", shares, design)[:, None]
         sides = (np.sqrt(numbers * shares)[:, :, None] * slopes).reshape(-1, len(values))
-        return sides.T @ sides + np.eye(len(values)) / PRIOR**2
-
-    # The log-posterior is concave, so its gradient has one root.
-    mode = root(gradient, np.zeros(design.shape[2]), jac=curvature, options={"xtol": 1e-12})
-    if not mode.success and np.abs(gradient(mode.x)).max() > 1e-6 * max(1, counts.sum()):
-        raise RuntimeError(f"the ratings' fit does not converge: {mode.message}")
-    return Fit(names, games, mode.x, np.linalg.inv(curvature(mode.x)).astype(np.float64))
+        curvature = sides.T @ sides + np.eye(len(values)) / PRIOR**2
+        step = np.linalg.solve(curvature, gradient)
+        while log_posterior(values + step) < log_posterior(values) and np.abs(step).max() > 1e-9:
+            step = step / 2
+        if np.abs(step).max() < 1e-9:
+            return Fit(names, games, values, np.linalg.inv(curvature).astype(np.float64))
+        values = values + step

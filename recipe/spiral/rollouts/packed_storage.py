@@ -3,7 +3,7 @@
 ``SimpleStorage`` makes a frame of ZeroMQ's of each row of each field, and sending these takes longer than the trainer's
 own work on the rows. Here a short tensor is its type, its shape and its numbers in one piece of bytes, and all pieces
 travel in one frame. The processes that store rows never look into a piece. Every process that opens the queue must have
-imported this module.
+imported this module: it takes the place of TransferQueue's client of ``SimpleStorage``.
 """
 
 from __future__ import annotations
@@ -14,21 +14,15 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from msgspec import msgpack
 from tensordict import NonTensorData, NonTensorStack
 from tensordict.base import NO_DEFAULT
-from transfer_queue import interface
-from transfer_queue.storage.bootstrap.provider import StorageBootstrapProvider
-from transfer_queue.storage.bootstrap.simple_storage_bootstrap import initialize_simple_storage
 from transfer_queue.storage.managers.base import StorageManagerFactory
 from transfer_queue.storage.managers.simple_storage_manager import AsyncSimpleStorageManager
 
-#: The value of ``transfer_queue.backend.storage_backend``.
-NAME = "PackedStorage"
 #: Bytes of a tensor from which on it travels as TransferQueue has it, which does not copy.
 LARGE = 16384
-#: What a piece begins with, as no other bytes in a row do; and a packed mapping, which only checkpoints of before hold.
-_MARK, _MAPPING = b"\xa7row", b"\xa7map"
+#: What a piece begins with, as no other bytes in a row do.
+_MARK = b"\xa7row"
 _TYPES = (
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
     *(torch.float32, torch.float64, torch.bfloat16, torch.float16),
@@ -79,8 +73,6 @@ def _unpack_jagged(rows: Sequence[bytes], dtype: torch.dtype) -> torch.Tensor:
 
 
 def _unpack_one(row: bytes) -> Any:
-    if row.startswith(_MAPPING):
-        return msgpack.decode(row[len(_MAPPING) :])
     if not row.startswith(_MARK):
         return row
     code, dims = row[len(_MARK)], row[len(_MARK) + 1]
@@ -109,7 +101,7 @@ class PlainRows(NonTensorStack):
         return self if changes == (None, None, NO_DEFAULT) else super()._apply_nest(fn, *others, **options)
 
 
-@StorageManagerFactory.register(NAME)
+@StorageManagerFactory.register("SimpleStorage")
 class PackedStorageManager(AsyncSimpleStorageManager):
     """TransferQueue's client of its storage; rows are packed before they leave, and unpacked when they have come."""
 
@@ -141,14 +133,3 @@ def _is_jagged_tokens(field: Any) -> bool:
     plain = field.dtype in _CODES and field.lengths() is None
     longest = int(field.offsets().diff().max()) if plain else 0
     return plain and longest * field.dtype.itemsize < LARGE
-
-
-def close_like_its_own() -> None:
-    """Let TransferQueue close the storage of this process as it closes its own, which it knows by their name."""
-    started = interface._TQ_STORAGE
-    if started and NAME in started:
-        started["SimpleStorage"] = started.pop(NAME)
-
-
-# TransferQueue's own storage processes
-StorageBootstrapProvider.register_provider(NAME)(initialize_simple_storage)

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import msgpack
 from tensordict import NonTensorStack, TensorDict
-from transfer_queue import interface
 from transfer_queue.storage.managers.base import StorageManagerFactory
 from transfer_queue.storage.managers.simple_storage_manager import AsyncSimpleStorageManager
 from transfer_queue.utils.serial_utils import decode, encode
 
-from recipe.spiral.runtime.packed_storage import LARGE, NAME, PackedStorageManager, close_like_its_own
+from recipe.spiral.rollouts.packed_storage import LARGE, PackedStorageManager
 
 TYPES = [torch.int64, torch.int32, torch.uint8, torch.bool, torch.float32, torch.float64, torch.bfloat16]
 
@@ -102,14 +101,6 @@ def test_rows_of_two_kinds_in_one_field_come_back_each_as_it_was() -> None:
     assert_same(PackedStorageManager._pack_field_values(rows), torch.nested.as_nested_tensor(rows, layout=torch.jagged))
 
 
-def test_a_mapping_that_a_checkpoint_of_before_holds_packed_is_read() -> None:
-    packed = b"\xa7map" + msgpack.encode({"key": {"step": 1}})
-    assert PackedStorageManager._pack_field_values([packed, {"step": 2}]).tolist() == [
-        {"key": {"step": 1}},
-        {"step": 2},
-    ]
-
-
 def test_what_is_no_tensor_stays_as_it_is_while_tensors_are_padded() -> None:
     """tensordict would make a copy of every row."""
     names = PackedStorageManager._pack_field_values(["a", "a", None])
@@ -138,19 +129,8 @@ def test_a_step_is_one_frame_a_message() -> None:
     msgpack.decode(encode(PackedStorageManager._select_by_positions(field, rows))[0])  # which needs no hook
 
 
-def test_transfer_queue_closes_the_storage_whose_name_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 'if key == "SimpleStorage":' in inspect.getsource(interface.close)
-    assert "_TQ_STORAGE[backend_name] = backend_resources" in inspect.getsource(interface._maybe_create_tq_storage)
-    monkeypatch.setattr(interface, "_TQ_STORAGE", {NAME: {"unit": "handle"}})
-    close_like_its_own()
-    assert interface._TQ_STORAGE == {"SimpleStorage": {"unit": "handle"}}
-    monkeypatch.setattr(interface, "_TQ_STORAGE", None)
-    close_like_its_own()
-    assert interface._TQ_STORAGE is None
-
-
 def test_transfer_queue_calls_what_is_overridden() -> None:
     put, get = (inspect.getsource(getattr(AsyncSimpleStorageManager, name)) for name in ("put_data", "get_data"))
     assert "self._select_by_positions(data[f]," in put
     assert "self._pack_field_values(v)" in get
-    assert StorageManagerFactory._registry[NAME] is PackedStorageManager
+    assert StorageManagerFactory._registry["SimpleStorage"] is PackedStorageManager

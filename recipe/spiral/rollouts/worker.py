@@ -1,7 +1,7 @@
-"""verl's rollout worker, which plays games in many agent loops at once; what they leave travels together.
+"""verl's rollout worker, which plays games in one agent loop for all; what they leave at one moment travels together.
 
-verl's own puts the status of a row, each of its sessions and its end into TransferQueue by themselves, with all columns
-of the dataset for each turn. Here they go as the games' records do (``channel.send``), with the columns that are read.
+verl's own puts each session of a row and its end into TransferQueue by themselves, with all columns of the dataset for
+each turn. Here they go as the games' records do (``channel.send``), with the columns that are read.
 """
 
 from __future__ import annotations
@@ -9,24 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from itertools import accumulate, pairwise
 from typing import Any
 
 import hydra
-import ray
 import torch
-from tensordict import TensorDict
 from verl.experimental.agent_loop import agent_loop
-from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 from verl.trainer.ppo.v1 import AgentLoopWorkerTQ
 from verl.utils.rollout_trace import rollout_trace_attr
-from verl.utils.tensordict_utils import index_select_tensor_dict
 
 from ..processes.garbage import collect_less
-from ..rollout import GameManager, PolicyLoop
-from ..rollouts import channel
-from ..rollouts.channel import Entry
-from . import packed_storage  # noqa: F401  (registers it)
+from . import channel, packed_storage  # noqa: F401  (registers it)
+from .channel import Entry
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +28,6 @@ logger = logging.getLogger(__name__)
 _VerlWorker: Any = AgentLoopWorkerTQ.__ray_metadata__.modified_class
 #: The dataset's columns that verl's trainer reads of a turn's row.
 COLUMNS = ("uid", "data_source")
-#: Seconds before a status that TransferQueue did not take is put again.
-RETRY_AFTER = (1.0, 5.0, 20.0)
 
 
 class RolloutWorker(_VerlWorker):
@@ -43,26 +35,15 @@ class RolloutWorker(_VerlWorker):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._loops: dict[str, PolicyLoop] = {}
+        self._loops: dict[str, AgentLoopBase] = {}
         collect_less()
-
-    async def games_under_way(self) -> int:
-        """How many games are being played here."""
-        return len(self.background_tasks)
-
-    async def until_over(self) -> None:
-        """Return when no game is being played here, and all that they left is handed over."""
-        while self.background_tasks:
-            await asyncio.wait(self.background_tasks)
 
     async def _run_prompt(
         self, prompt: dict[str, Any], sampling_params: dict[str, Any], trajectory: dict[str, Any], trace: bool = False
     ) -> None:
-        """Run all sessions of a row. Its status is "running", and "finished" or "failure" when all have ended."""
+        """Run all sessions of a row, whose status is then "finished" or "failure"."""
         row = dict(prompt)
-        partition, uid = _partition(trajectory["validate"]), row["uid"]
         sessions = int(row.pop("__rollout_n__", 1))
-        await _put_status(partition, uid, "running")
         runs = [
             self._run_agent_loop(dict(sampling_params), trajectory=trajectory, trace=trace, session_id=session, **row)
             for session in range(sessions)
@@ -70,8 +51,14 @@ class RolloutWorker(_VerlWorker):
         outcomes = await asyncio.gather(*runs, return_exceptions=True)
         failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         for failure in failures:
-            logger.error("row %s failed", uid, exc_info=failure)
-        await _put_status(partition, uid, "failure" if failures else "finished")
+            logger.error("row %s failed", row["uid"], exc_info=failure)
+        status = {"status": "failure" if failures else "finished"}
+        try:
+            await channel.send([Entry(_partition(trajectory["validate"]), row["uid"], status)])
+        except Exception:
+            # The trainer would wait for the row for ever. That this process is gone, it sees.
+            logger.exception("TransferQueue did not take the status of row %s", row["uid"])
+            os._exit(1)
 
     async def _run_agent_loop(
         self,
@@ -118,6 +105,7 @@ class RolloutWorker(_VerlWorker):
     def _entry(
         self, partition: str, key: str, turn: AgentLoopOutput, columns: dict[str, Any], global_steps: int
     ) -> Entry:
+        """A turn with the fields and the tag that verl gives it."""
         fields = turn.as_dict()
         ids = torch.cat([fields["prompts"], fields["responses"]])
         positions = self._compute_position_ids(ids[None], torch.ones_like(ids)[None], {})[0]
@@ -134,57 +122,6 @@ class RolloutWorker(_VerlWorker):
             | {"num_turns": fields["num_turns"], "extra_fields": extra}
             | columns,
         )
-
-
-class RolloutManager(GameManager):
-    """With these workers, in processes of their own or in those of the policy's servers."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.agent_loop_workers_class = ray.remote(RolloutWorker)
-        #: Calls that return when a worker's games are over.
-        self._over: list[Any] = []
-
-    async def _init_agent_loop_workers(self) -> None:
-        if int(self.rollout_config.agent.num_workers):
-            return await super()._init_agent_loop_workers()
-        self.agent_loop_workers = servers = self.llm_client.servers
-        given = (self.config, self.llm_client, self.teacher_client, self.reward_loop_worker_handles)
-        await asyncio.gather(*(server.take_part.remote(*given) for server in servers))
-
-    def play(self, prompts: TensorDict) -> None:
-        """Have the games of a batch played, each where the fewest are, and return when they have begun."""
-        workers = self.agent_loop_workers
-        if len(workers) == 1:
-            parts = [(workers[0], prompts)]
-        else:
-            there = ray.get([worker.games_under_way.remote() for worker in workers])
-            wanted = [*there]
-            for _ in range(len(prompts)):  # each to the one that has the fewest: a step ends with its last game
-                wanted[wanted.index(min(wanted))] += 1
-            begins = [0, *accumulate(count - before for count, before in zip(wanted, there, strict=True))]
-            chosen = [(worker, [*range(*ends)]) for worker, ends in zip(workers, pairwise(begins), strict=True)]
-            parts = [(worker, index_select_tensor_dict(prompts, rows)) for worker, rows in chosen if rows]
-        ray.get([worker.generate_sequences.remote(part) for worker, part in parts])
-
-    def wait_until_over(self, seconds: float) -> None:
-        """Return when no game is being played, or after so many seconds. A worker that died plays none."""
-        if not self._over:
-            self._over = [worker.until_over.remote() for worker in self.agent_loop_workers]
-        _, self._over = ray.wait(self._over, num_returns=len(self._over), timeout=seconds)
-
-
-async def _put_status(partition: str, uid: str, status: str) -> None:
-    """Put a row's status. The trainer would wait for a row without one for ever: where TransferQueue does not take it,
-    this process ends, which the watchdog sees."""
-    for seconds in (0.0, *RETRY_AFTER):
-        await asyncio.sleep(seconds)
-        try:
-            return await channel.send([Entry(partition, uid, {"status": status})])
-        except Exception as error:
-            refused = error
-    logger.error("TransferQueue did not take the status %r of row %s", status, uid, exc_info=refused)
-    os._exit(1)
 
 
 def _partition(validate: bool) -> str:

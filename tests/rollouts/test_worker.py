@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from msgspec import msgpack
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1 import agent_loop_tq
 
+from recipe.spiral.rollouts import worker as rollout_worker
 from recipe.spiral.rollouts.dataset import GameDataset
-from recipe.spiral.runtime import rollout_worker
-from recipe.spiral.runtime.rollout_worker import RolloutWorker
+from recipe.spiral.rollouts.worker import RolloutWorker
 from tests.fake_queue import FakeQueue
 from tests.test_rollout import Engine, Tokenizer, register_loops, self_play, session
 
@@ -65,8 +64,6 @@ def play(
 def same(ours: Any, verls: Any) -> bool:
     if isinstance(verls, torch.Tensor):
         return bool(ours.dtype == verls.dtype and torch.equal(ours, verls))
-    if isinstance(verls, bytes):  # a game's report, with how long it took
-        ours, verls = ({**msgpack.decode(report), "pace": None} for report in (ours, verls))
     return bool(ours == verls)
 
 
@@ -100,27 +97,15 @@ class Refusing(FakeQueue):
         return self.kv_batch_put(*args, **kwargs)
 
 
-@pytest.mark.parametrize("status", ["running", "finished"])
-def test_a_status_that_was_not_taken_is_put_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str) -> None:
-    monkeypatch.setattr(rollout_worker, "RETRY_AFTER", (0.0, 0.0))
-    rows = [self_play(index) for index in range(2)]
-    left = play(RolloutWorker, rows, Engine(), str(tmp_path), queue=Refusing(status, 2))
-    assert [left["train"][uid][1]["status"] for uid in ("uid0", "uid1")] == ["finished"] * 2
-
-
-@pytest.mark.parametrize("status", ["running", "finished"])
-def test_a_status_that_is_never_taken_ends_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str
-) -> None:
+def test_a_status_that_is_not_taken_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trainer would wait for the row for ever."""
-    monkeypatch.setattr(rollout_worker, "RETRY_AFTER", (0.0, 0.0))
 
     def end(code: int) -> None:
         raise SystemExit(code)
 
     monkeypatch.setattr(rollout_worker.os, "_exit", end)
     with pytest.raises(SystemExit, match="1"):
-        play(RolloutWorker, [self_play(0)], Engine(), str(tmp_path), queue=Refusing(status, 3))
+        play(RolloutWorker, [self_play(0)], Engine(), str(tmp_path), queue=Refusing("finished", 1))
 
 
 def test_a_row_whose_game_fails_ends_as_a_failure(tmp_path: Path) -> None:

@@ -137,6 +137,7 @@ def on_a_rank(rank: int, folder: Path) -> None:
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.full
 def test_a_model_in_shards_is_scored_as_a_whole(tmp_path: Path) -> None:
     asked, module = questions(), models()[0]
     module.save_pretrained(tmp_path)
