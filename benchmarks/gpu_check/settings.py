@@ -1,4 +1,4 @@
-"""What the stages share: the recipe's own settings for the device, models that are made here, and the card's memory."""
+"""What the stages share: the recipe's own settings for the device, and models that are made here."""
 
 from __future__ import annotations
 
@@ -89,8 +89,3 @@ def nvidia_smi(fields: str) -> list[list[str]]:
         return []
     rows = [[cell.strip() for cell in line.split(",")] for line in lines]
     return [row for row in rows if len(row) == fields.count(",") + 1]
-
-
-def used() -> float:
-    """GiB in use on the first card, by all processes."""
-    return round(float(nvidia_smi("memory.used")[0][0]) / 2**10, 2)

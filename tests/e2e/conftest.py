@@ -226,7 +226,7 @@ def kill_a_worker(run: Run, after: str) -> None:
     left = run.descendants()
     segments = _segments_of(left)
     run.wait_for(after)
-    run.find("FastServer").kill()
+    run.find("VLLMServer").kill()
     killed_at = time.monotonic()
     assert run.wait(60) == 1
     assert time.monotonic() - killed_at < 60

@@ -95,7 +95,7 @@ def test_an_interrupted_session_leaves_nothing(
 ) -> None:
     session = Session(tests)
     sessions.append(session)
-    session.wait_for("ray::FastServer" if to_all else "ray::FastSlotServer")
+    session.wait_for("ray::VLLMServer" if to_all else "ray::SlotServer")
     for _ in range(20):  # into the engines' start
         time.sleep(0.5)
         session.look()

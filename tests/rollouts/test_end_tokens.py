@@ -98,8 +98,3 @@ def test_what_are_no_tokens_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "generation_config.json").write_text(text)
     with pytest.raises(ValueError, match=f"^{tmp_path}: "):
         end_tokens(tmp_path, 3)
-
-
-def test_a_tokenizer_that_is_loaded_already_is_not_loaded_again(tmp_path: Path) -> None:
-    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": GENERATION}))
-    assert end_tokens(tmp_path, 3) == {3, *GENERATION}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -40,28 +40,20 @@ class GameShare:
             UnknownGame: no such game.
             ValueError: another key, a number out of its range, or no such template or style.
         """
-        if isinstance(entry, str):
-            return cls(find(entry))
-        if not isinstance(entry, Mapping):
-            raise ValueError(f"{setting}: {entry!r} is no game: give an id, or {{id: ..., weight: ...}}")
-        first, *others = (known.name for known in fields(cls))
-        if not {first} <= set(entry) <= {first, *others}:
-            raise ValueError(f"{setting}: {dict(entry)} must have the key {first}, and may have {', '.join(others)}")
-        game_id, weight = find(str(entry["id"])), entry.get("weight", 1.0)
-        if (template := entry.get("template")) is not None:
-            get_template(template, f"{setting}: {game_id}: template")
-        if not isinstance(weight, int | float) or not 0 < weight < math.inf:
-            raise ValueError(
-                f"{setting}: {game_id} has weight={weight}: must be a number above 0; or leave the game out"
-            )
-        if (style := entry.get("style")) is not None:
-            check_style(style, f"{setting}: {game_id}: style")
-        moves = entry.get("random_opening", 0)
-        if type(moves) is not int or moves < 0:
-            raise ValueError(f"{setting}: {game_id} has random_opening={moves}: must be a whole number >= 0")
-        if moves and setting != "games":
-            raise ValueError(f"{setting}: {game_id} has random_opening={moves}: only games that are trained have one")
-        return cls(game_id, float(weight), template, style, moves)
+        try:
+            share = cls(entry) if isinstance(entry, str) else cls(**dict(entry))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{setting}: {entry}: give an id, or {{id: ..., weight: ...}} ({error})") from error
+        share, moves = replace(share, id=find(str(share.id))), share.random_opening
+        if share.template is not None:
+            get_template(share.template, f"{setting}: {share.id}: template")
+        if share.style is not None:
+            check_style(share.style, f"{setting}: {share.id}: style")
+        if not isinstance(share.weight, int | float) or not 0 < share.weight < math.inf:
+            raise ValueError(f"{setting}: {share.id} has weight={share.weight}: must be above 0; or leave the game out")
+        if type(moves) is not int or moves < 0 or (moves and setting != "games"):
+            raise ValueError(f"{setting}: {share.id} has random_opening={moves}: must be >= 0, and 0 in validation")
+        return share
 
 
 def plays_games(config: Any) -> bool:
@@ -90,17 +82,6 @@ def validated_games(config: Any) -> list[GameShare]:
     """``validation.games``, or those of the training. Errors as of ``parse_games``."""
     own = config.validation.games
     return parse_games(config.games) if own is None else parse_games(own, "validation.games")
-
-
-def written(shares: Sequence[GameShare]) -> str:
-    """The list as a config has it: the same text for the same games."""
-
-    def entry(share: GameShare) -> str:
-        usual = asdict(GameShare(""))
-        given = {key: value for key, value in asdict(share).items() if value != usual[key]}
-        return share.id if len(given) == 1 else f"{{{', '.join(f'{key}: {value}' for key, value in given.items())}}}"
-
-    return f"[{', '.join(map(entry, shares))}]"
 
 
 def training_row(

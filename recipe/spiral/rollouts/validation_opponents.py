@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..opponents.fixed_opponents import MODEL, FixedOpponent, find_opponent
+from ..opponents.fixed_opponents import MODEL, find_opponent
 from ..opponents.kinds import kinds, make_player
 from .schedule import GameShare
-
-SETTING = "validation.opponents"
-#: What leaves validation out.
-OFF = "trainer.test_freq=-1 trainer.val_before_train=false"
 
 
 def matches(
@@ -22,43 +18,33 @@ def matches(
     Args:
         names: ``validation.opponents``: kinds, or names of entries of ``opponents``.
         opponents: the config's ``opponents``.
-        required: whether there must be some, and games for each. Not where there is no validation.
+        required: whether there must be games for each. Not where there is no validation.
 
     Raises:
-        ValueError: there is none, one is there twice or unknown, its settings are wrong, or it plays none of the games.
+        ValueError: one is there twice or unknown, its settings are wrong, or it plays none of the games.
         ImportError: one needs a package that is not installed; the message names the extra.
     """
-    wanted = [str(name) for name in names]
-    if required and not wanted:
-        raise ValueError(f"{SETTING}=[]: name at least one, such as random; {OFF} leaves validation out")
-    if twice := sorted({name for name in wanted if wanted.count(name) > 1}):
-        raise ValueError(f"{SETTING}: {', '.join(twice)} is there twice")
-    matched = [(name, _games_of(find_opponent(name, opponents), shares, required)) for name in wanted]
-    return [(name, played) for name, played in matched if played]
-
-
-def _games_of(opponent: FixedOpponent, shares: Sequence[GameShare], required: bool) -> list[GameShare]:
-    """The games that an opponent plays: those of its entry, without those that its kind cannot."""
-    if opponent.kind == MODEL:
-        raise ValueError(f"{SETTING}: {opponent.name!r}: a model plays in training only")
-    try:
-        make_player(opponent.kind, opponent.settings)
-    except ValueError as error:
-        raise ValueError(f"{SETTING}: {opponent.name!r}: {error}") from error
-    played, reasons = [], [f"its entry has the games {', '.join(opponent.games or ())}"]
-    for share in shares:
-        if not opponent.plays(share.id):
-            continue
+    matched: dict[str, list[GameShare]] = {}
+    for name in map(str, names):
+        opponent, setting = find_opponent(name, opponents), f"validation.opponents: {name!r}"
+        if name in matched or opponent.kind == MODEL:
+            raise ValueError(f"{setting}: a model plays in training only, and another opponent is named once")
         try:
-            kinds()[opponent.kind].check_game(share.id)
+            make_player(opponent.kind, opponent.settings)
         except ValueError as error:
-            reasons.append(str(error))
-        else:
-            played.append(share)
-    if required and not played:
-        games = ", ".join(share.id for share in shares)
-        raise ValueError(
-            f"{SETTING}: {opponent.name!r} plays none of the games of validation ({games}): {reasons[-1]}; leave it "
-            f"out, add a game that it plays to validation.games, or leave validation out: {OFF}"
-        )
-    return played
+            raise ValueError(f"{setting}: {error}") from error
+        matched[name] = [share for share in shares if opponent.plays(share.id) and _can(opponent.kind, share.id)]
+        if required and not matched[name]:
+            games = ", ".join(share.id for share in shares)
+            raise ValueError(f"{setting}: plays none of the games of validation ({games}); leave it out")
+    if required and not matched:
+        raise ValueError("validation.opponents=[]: name one; trainer.test_freq=-1 leaves validation out")
+    return [(name, played) for name, played in matched.items() if played]
+
+
+def _can(kind: str, game: str) -> bool:
+    try:
+        kinds()[kind].check_game(game)
+    except ValueError:
+        return False
+    return True
