@@ -18,10 +18,10 @@ import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.processes.launch import _segments_of
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
-from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import Run, small
 
