@@ -17,9 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
-from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.storage.run_config import CHANGES
 
 from .conftest import Left, Run, small
