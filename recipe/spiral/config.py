@@ -89,7 +89,6 @@ class Validation:
 
 @dataclass
 class Records:
-    tokens: bool
     every: int = within(0)
 
 
