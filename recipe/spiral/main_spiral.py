@@ -59,7 +59,7 @@ from .processes.launch import (
 )
 from .processes.masking import is_secret, take_secrets_out, write_config
 from .processes.run_log import LOG
-from .processes.starting import choose_checkpoint, own_checkpoints, set_aside
+from .processes.starting import choose_checkpoint, keep_date, own_checkpoints, set_aside
 from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
 from .rollouts.end_tokens import end_tokens
@@ -124,21 +124,19 @@ def run(config: DictConfig) -> int:
             if any(not name.startswith("recipe.spiral.") for name in config.extensions):
                 put_on_path(Path.cwd())  # where a module of the user's is, for the run's other processes
             choose_checkpoint(config)
-            status: int | None = extensions.first(lambda extension: extension.run(config))
-            if status is not None:
-                return status
             if lines := finished(config):
                 print(visible("\n".join(lines)), flush=True)
                 return 0
             if not config.verbose:
                 quiet_logging()
             check(config)  # without torch and verl, which take seconds to import
+            for extension in extensions.loaded():
+                extension.check(config)
             _import_verl()
             interrupt_on_signals()
             tokenizer = check_model(config)
             name_end_tokens(config, tokenizer.eos_token_id)
-            for extension in extensions.loaded():
-                extension.ready(config, tokenizer)
+            keep_date(config, tokenizer)
     except ConfigError as error:
         if interrupted():
             raise KeyboardInterrupt from error
@@ -196,7 +194,7 @@ def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
 
 
 def train(config: DictConfig) -> None:
-    """Run verl's trainer until it has finished. Shows a line for each step, and what extensions say at the end."""
+    """Run verl's trainer until it has finished. Shows a line for each step."""
     run_dir, seconds = Path(str(config.run_dir)), seconds_to_save()
     for note in (CAUSE, STOPPED, STOP):
         (run_dir / note).unlink(missing_ok=True)
@@ -247,8 +245,6 @@ def train(config: DictConfig) -> None:
                 print(f"a checkpoint is saved after this step, within {seconds} s; once more: at once", flush=True)
                 trainer.wait(seconds)
             raise
-    for text in filter(None, (extension.summary(config) for extension in extensions.loaded())):
-        print(f"\n{visible(text)}", flush=True)
 
 
 def seconds_to_save() -> int:

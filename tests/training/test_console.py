@@ -11,7 +11,7 @@ import pytest
 from recipe.spiral.lab.run_progress import steps_done
 from recipe.spiral.processes.run_log import LOG, duration
 from recipe.spiral.processes.terminal import Follow
-from recipe.spiral.spin.dpo import DpoSettings
+from recipe.spiral.spin.dpo_settings import DpoSettings
 from recipe.spiral.spin.pairs import PairObjective
 from recipe.spiral.training.console import Console
 from recipe.spiral.training.metrics import training_metrics, validation_metrics

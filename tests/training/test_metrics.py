@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from statistics import fmean, pstdev
 
 import pytest
@@ -97,7 +96,6 @@ def test_a_steps_turns_and_games_are_counted() -> None:
         "left_out/truncated": 0.0,
         "left_out/draw": 0.0,
         "left_out/zero_advantage": 0.0,
-        "left_out/unpaired": 0.0,
         "left_out/rejected": 0.0,
         "no_answer": 1 / 8,
         "unreadable": 0.0,
@@ -120,20 +118,6 @@ def test_games_that_a_prompt_ended_are_lost_for_both() -> None:
         assert (counts["loss"], counts["draw"], counts["prompt_too_long"]) == (loss, 0.0, 0.5)
     assert (metrics["games/prompt_too_long"], metrics["games/draw"], metrics["games/turn_cap"]) == (0.5, 0.0, 0.0)
     assert metrics["games/TicTacToe/role_imbalance"] == 1.0, "of decided games, and nobody won this one"
-
-
-@pytest.mark.parametrize(("trainable", "opponent"), [((0, 1), "self"), ((0,), "random")])
-def test_branches_are_counted_and_are_in_no_share_of_results(trainable: tuple[int, ...], opponent: str) -> None:
-    """They began from a state that another game reached. Their tokens were spent all the same."""
-    more = {"trainable": trainable, "opponent": opponent, "turns": [turn(0, 0), turn(1, 0, "illegal", length=6)]}
-    game = record(0, rewards=(1.0, -1.0), **more)  # type: ignore[arg-type]
-    drawn = record(0, **more)  # type: ignore[arg-type]
-    branches = [replace(drawn, key=replace(drawn.key, branch=number)) for number in (1, 2, 3)]
-    metrics, alone = training_metrics([game, *branches], []), training_metrics([game], [])
-    assert (metrics["games/count"], metrics["games/branches"], metrics["games/draw"]) == (4.0, 3.0, 0.0)
-    changed = {name for name in metrics if metrics[name] != alone[name] and name.startswith(("games/", "opponents/"))}
-    tokens = set() if opponent == "self" else {"opponents/random/response_tokens"}
-    assert changed == {"games/count", "games/branches", *tokens}
 
 
 @pytest.mark.parametrize("verdict", ["no_answer", "unreadable", "illegal", "truncated"])

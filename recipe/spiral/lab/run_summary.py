@@ -15,7 +15,7 @@ from .own_command import command
 _EXACT = {"nash_conv": ("NashConv", ".3f"), "optimal": ("optimal moves", ".1%")}
 
 
-def summary(run_dir: Path, checkpoints: Path, game: str | None) -> str:
+def summary(run_dir: Path, checkpoints: Path, game: str | None) -> list[str]:
     """A table of the first and the last validation by opponent, game and role, and of exact measures; the run's folders
     below it, and the commands to look at the run and to play ``game`` against it (None: it has none)."""
     folder = RecordFolder(run_dir / "games")
@@ -40,7 +40,7 @@ def summary(run_dir: Path, checkpoints: Path, game: str | None) -> str:
     lines.append(f"look at it:   {command('report', run_dir)}")
     if game is not None and latest(checkpoints) is not None:
         lines.append(f"play it:      {command('play', game, run_dir)}")
-    return "\n".join(lines)
+    return lines
 
 
 def _exact(run_dir: Path) -> list[tuple[str, str]]:

@@ -127,7 +127,7 @@ class InFlight(Mixin):
         # a pool's member that is to answer them must be loaded before they are launched, and may be elsewhere now
         league.begin_step(self.global_steps)
         if prompts:
-            # slots may be others, and quotas are numbered anew, as the processes are new
+            # slots may be others
             launched = [(self.launched.key(uid), self.launched.seat(uid)) for uid in prompts]
             seats = [league.placed(key, seat).columns()["seat"] for key, seat in launched]
             fields = TensorDict({}, batch_size=len(prompts))

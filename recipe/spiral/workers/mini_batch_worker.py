@@ -26,8 +26,8 @@ class MiniBatchWorker(TrainingWorker):
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_loss_fn(self, loss_fn: Any) -> None:
         policys = self.config.model_type != "value_model"  # a critic has this class, too
-        for extension in extensions.loaded() if policys else ():
-            loss_fn = extension.wrap_loss(loss_fn)
+        for kind in extensions.objectives().values() if policys else ():
+            loss_fn = kind.wrap_loss(loss_fn)
         super().set_loss_fn(loss_fn)
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)

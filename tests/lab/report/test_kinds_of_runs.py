@@ -14,8 +14,8 @@ from recipe.spiral.lab.play.session import save
 from recipe.spiral.lab.report.run_report import RunReport
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.players.seats import GRADER
 from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.spin.training_questions import GRADER
 from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.metrics import training_metrics, validation_metrics

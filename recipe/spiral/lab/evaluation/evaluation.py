@@ -22,7 +22,7 @@ from ..graders.grading import Grader
 from ..graders.question import Question
 from ..opponents.api.endpoint_settings import ApiSettings
 from ..opponents.api.first_question import ask_once
-from ..opponents.budgets import API
+from ..opponents.more_kinds import API
 from .benchmarks import asking
 from .benchmarks.asking import Answers
 from .benchmarks.benchmark_metrics import judge

@@ -18,8 +18,8 @@ from ....processes.terminal import visible
 from ...models import EMBEDDED, embedded
 from ...opponents import more_kinds
 from ...opponents.api.endpoint_settings import OF_ASKING
-from ...opponents.budgets import API
 from ...opponents.elsewhere import form_of, members_of
+from ...opponents.more_kinds import API
 from .evaluated_policy import LENGTHS, Policy, Prompts
 from .policy_weights import (
     Run,

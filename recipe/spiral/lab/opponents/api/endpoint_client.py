@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, NoReturn
 
@@ -26,10 +26,10 @@ from omegaconf import OmegaConf
 
 from ....extras import install
 from ....players.player import PlayerFailure, PlayerMisconfigured, Response
-from ....players.records import Usage
 from ....processes.masking import secrets_of, without_secrets
 from .answer import BadAnswer, estimate, read_answer, read_usage
 from .endpoint_settings import ApiSettings
+from .usage import Usage
 
 #: These concern every request alike: the key, or the model's or endpoint's name. So does any redirect.
 _CONFIGURATION = {
@@ -231,7 +231,7 @@ class Client:
         self.count(usage)
         if answer is None:
             raise _Passing(_with_words(lost, self._words(text)))
-        return replace(answer, usage=usage)
+        return replace(answer, usage=asdict(usage))
 
     def _refuse(self, status: int, error: object, text: str, headers: Mapping[str, str]) -> NoReturn:
         """Raise what an error in a response of this text stands for: its fields, or its message alone."""
