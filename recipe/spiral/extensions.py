@@ -1,10 +1,9 @@
 """The only seam: what may be added to a training, and where it is asked for.
 
 ``extensions`` in the config names modules. Each has a class ``Extension``, a subclass of the one here, and every
-process of a run makes those that it asks. Ours are ``lab.extension`` (exact metrics, the memory's estimate, dry
-runs, the making of models, opponents that are no past selves) and ``spin.extension`` (DPO on pairs).
-Somebody else's is used in the same way; see docs/extensions.md. Besides, ``config/task/questions.yaml`` names
-the dataset of ``spin``, and nothing else of the core a name in either.
+process of a run makes those that it asks. Ours are ``lab.extension`` (exact metrics, the guard, dry runs, opponents
+that are no past selves) and ``spin.extension`` (DPO on pairs, questions). Somebody else's is used in the same way; see
+docs/architecture.md. Their settings are in folders of their own: ``lab/config``, ``spin/config``.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -132,8 +132,6 @@ class Watcher:
 class Extension:
     """Adds nothing: override what is to be added."""
 
-    # -- the start, in the process that starts the run -----------------------------------------------------------------
-
     def check(self, config: Any) -> None:
         """Set what follows from other settings, and look at them, without torch and verl. A ValueError or ImportError
         refuses them in one line, and a SystemExit ends the start without a word."""
@@ -142,13 +140,9 @@ class Extension:
         """Agent loops: what rows call them (``agent_name``), and their classes' paths; ``spiral_game`` plays games."""
         return {}
 
-    # -- opponents -----------------------------------------------------------------------------------------------------
-
     def opponents(self) -> Mapping[str, Kind]:
         """Opponents that do not learn, by kind; in every process that checks, plays or trains."""
         return {}
-
-    # -- training ------------------------------------------------------------------------------------------------------
 
     def objectives(self) -> Mapping[str, ObjectiveKind]:
         """What may train in place of the policy gradient, by ``algorithm.adv_estimator``."""
@@ -156,8 +150,6 @@ class Extension:
 
     def watcher(self, config: Any) -> Watcher | None:
         """What watches the training; None: nothing."""
-
-    # -- validation ----------------------------------------------------------------------------------------------------
 
     def validate(self, config: Any, tokenizer: Any, workers: Any) -> Callable[[], Measured] | None:
         """What measures the policy itself at each validation; None: nothing is asked for.
@@ -168,15 +160,16 @@ class Extension:
 
 def choose(config: Any, say: Callable[[str], None]) -> tuple[Extension, ...]:
     """Make those that the config names the ones of this run. ``say`` is told which of ours are not there. Raises
-    ValueError: it names another module that is not there."""
+    ValueError or ImportError: another one is not there."""
     there = []
     for name in config.extensions:
-        if _is_there(name):
-            there.append(name)
-        elif not name.startswith("recipe.spiral."):  # ours can be deleted
-            raise ValueError(f"extensions: {name}: there is no such module; install it, or start where it lies")
-        else:
+        parts = name.split(".")
+        if parts[:2] == ["recipe", "spiral"] and not (Path(__file__).parent / parts[2]).is_dir():
             say(f"extensions: {name} is not there; the run goes without what it adds")
+        elif not hasattr(importlib.import_module(name), "Extension"):
+            raise ValueError(f"extensions: {name}: has no class Extension")
+        else:
+            there.append(name)
     os.environ[NAMES] = ",".join(there)
     return loaded()
 
@@ -191,24 +184,6 @@ def objectives() -> dict[str, ObjectiveKind]:
     return {name: kind for extension in loaded() for name, kind in extension.objectives().items()}
 
 
-def first(asked: Callable[[Extension], Any]) -> Any:
-    """The first answer that is not None, a user's before those of ours, which answer for all; None: there is none."""
-    answers = map(asked, sorted(loaded(), key=lambda each: type(each).__module__.startswith("recipe.spiral.")))
-    return next((answer for answer in answers if answer is not None), None)
-
-
 @cache
 def _made(name: str) -> Any:
     return importlib.import_module(name).Extension()
-
-
-def _is_there(name: str) -> bool:
-    """Whether the module can be imported; one that needs another that is not there cannot either, and says so."""
-    try:
-        if not hasattr(importlib.import_module(name), "Extension"):
-            raise ValueError(f"extensions: {name}: has no class Extension (docs/extensions.md)")
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
-        return False
-    return True
