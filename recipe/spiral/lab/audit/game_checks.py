@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...players.records import GameRecord, Turn
-from ...storage.record_folder import Torn, parse, unpack
+from ..record_folder import Torn, parse, unpack
 from .games_in_flight import wrong_age
 from .recompute import Settings
 from .replay import differences, replay

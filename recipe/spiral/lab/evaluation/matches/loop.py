@@ -62,7 +62,7 @@ class Seating:
 
     def encode(self, policy: Policy, game: str) -> Encode:
         """Turns a game's observations into the policy's prompts."""
-        return encoder(self.tokenizer(policy), *policy.prompt(game), **policy.chat_template_kwargs)
+        return encoder(self.tokenizer(policy), *policy.prompt(game), **policy.asked.chat_template_kwargs)
 
     def check(self, policy: Policy, games: Iterable[str]) -> None:
         """See that a policy with weights can be asked in these games; ValueError: a template does not go with its
