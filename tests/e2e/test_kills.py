@@ -26,6 +26,23 @@ VICTIMS = {
 }
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_told_to_end_saves_a_checkpoint_first(
+    tmp_path: Path, model: Path, runs: list[Run], number: signal.Signals
+) -> None:
+    overrides = small(model, "trainer.total_training_steps=2000", "trainer.save_freq=1000", "trainer.test_freq=1000")
+    run = Run(tmp_path / "run", *overrides)
+    runs.append(run)
+    run.wait_for(r"^step +2/2000 ")
+    left = Left(run)
+    os.killpg(run.process.pid, number)  # as a terminal and `timeout` do
+    assert run.wait() == 130, run.output[-4000:]
+    step = latest(tmp_path / "run" / "checkpoints")
+    assert step is not None and 2 <= step < 1000
+    assert run.last_line.endswith(f"from step {step}") and left.gone(30) == []
+    print(f"{number!r}: {run.last_line}")
+
+
 def test_whoever_dies_nothing_is_left_and_the_run_goes_on(tmp_path: Path, model: Path, runs: list[Run]) -> None:
     """One run, which is killed at another place in each of its starts."""
     overrides = small(model, "trainer.total_training_steps=500", "trainer.save_freq=1", "trainer.test_freq=-1")
@@ -50,19 +67,3 @@ def test_whoever_dies_nothing_is_left_and_the_run_goes_on(tmp_path: Path, model:
         step = latest(run_dir / "checkpoints")
         assert step is not None and step > steps[-1]
         steps.append(step)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_told_to_end_saves_a_checkpoint_first(
-    tmp_path: Path, model: Path, runs: list[Run], number: signal.Signals
-) -> None:
-    overrides = small(model, "trainer.total_training_steps=2000", "trainer.save_freq=1000", "trainer.test_freq=1000")
-    run = Run(tmp_path / "run", *overrides)
-    runs.append(run)
-    run.wait_for(r"^step +2/2000 ")
-    left = Left(run)
-    os.killpg(run.process.pid, number)  # as a terminal and `timeout` do
-    assert run.wait() == 130, run.output[-4000:]
-    step = latest(tmp_path / "run" / "checkpoints")
-    assert step is not None and 2 <= step < 1000
-    assert run.last_line.endswith(f"from step {step}") and left.gone(30) == []
