@@ -89,6 +89,7 @@ def test_a_death_ends_the_wait(tmp_path: Path) -> None:
 def test_a_dead_process_is_named_with_its_last_lines(tmp_path: Path) -> None:
     error = RayActorError(error_msg=DIED)
     assert cause_of(error).startswith("vllm_server_0_0 died (its worker process has died")
+    assert cause_of(RayActorError(error_msg="The actor 34 is unavailable")).startswith("Ray lost an actor")
     (logs := tmp_path / "session_latest" / "logs").mkdir(parents=True)
     (logs / "worker-ab-01-123.err").write_text("ValueError: no memory for a KV cache\n")
     (logs / "worker-ab-01-124.err").write_text("another\n")

@@ -19,8 +19,9 @@ def cause_of(error: BaseException, plain: tuple[type[Exception], ...] = ()) -> s
     if isinstance(error, RayActorError):
         text = " ".join(str(error).split())
         name = re.search(r"\bname: (\S+)", text) or re.search(r"class_name: (\S+)", text)
-        why = text.rpartition("The actor is dead because ")[2]
-        return f"{name[1] if name else 'an actor'} died ({why[:160]})"
+        what, dead, why = text.partition("The actor is dead because ")
+        who = name[1] if name else "an actor"
+        return f"{who} died ({why[:160]})" if dead else f"Ray lost {who}, and perhaps the machine ({what[:160]})"
     cause = getattr(error, "cause", None) or error
     return str(cause) if isinstance(cause, plain) else f"{type(cause).__name__}: {cause}"
 
