@@ -29,7 +29,7 @@ class Noting(RandomPlayer):
 
 @pytest.fixture
 def mine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Named last, as in docs/extensions.md."""
+    """Named last, as in docs/architecture.md."""
     ours = extensions.loaded()
     for module in (extensions, "recipe.spiral.opponents.kinds"):
         monkeypatch.setattr(module, "loaded", lambda: (*ours, Mine())) if module is extensions else monkeypatch.setattr(

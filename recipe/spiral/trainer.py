@@ -22,6 +22,7 @@ from . import extensions
 from .opponents.engine_settings import has_adapter, models_served
 from .processes.garbage import collect_less
 from .processes.interrupts import STOP, STOPPED
+from .processes.run_log import say_now
 from .rollout import GameManager
 from .rollouts import channel
 from .training.filters import Filters
@@ -267,6 +268,7 @@ class SpiralTrainer(Mixin):
     # -- the reference policy and checkpoints --------------------------------------------------------------------------
 
     def _init_resource_pool_mgr(self) -> None:
+        say_now("the policy's workers start")
         super()._init_resource_pool_mgr()
         use_our_workers(self.role_worker_mapping)
 
@@ -282,6 +284,7 @@ class SpiralTrainer(Mixin):
 
     def _save_checkpoint(self) -> None:
         """verl's, into a folder beside the checkpoints; it becomes a checkpoint when it is whole, and on the disk."""
+        say_now("a checkpoint is saved")
         step, callback = self.global_steps, self.checkpoint_callback
         saved = self.state.save(step, lambda to: self.actor_rollout_wg.save_reference(to), self._save_models)
         callback.on_save(trainer=self, global_step=step, checkpoint_dir=str(saved), async_save=False)

@@ -20,8 +20,8 @@ from omegaconf import OmegaConf
 from experiments import arithmetic
 from recipe.spiral.games import make
 from recipe.spiral.lab.audit.__main__ import main as audit
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord, Turn
-from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import DETERMINISM, LIMIT, ROOT, Run, small
 from .test_reference import shards

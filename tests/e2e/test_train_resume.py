@@ -17,13 +17,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.processes.launch import _segments_of
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
-from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.storage.run_config import CHANGES
 
-from .conftest import Run, small
+from .conftest import Left, Run, small
 
 pytestmark = pytest.mark.e2e
 STEPS = 8
@@ -44,23 +43,21 @@ def test_a_killed_run_goes_on_as_the_same_run(
     runs.append(killed)
     # All processes are there; steps take less than a second, and looking at processes may take longer.
     killed.wait_for(rf"^training for {STEPS} steps")
-    left = killed.descendants()
     assert not reachable(killed)
-    private, segments = private_folder(killed), _segments_of(left)
+    private = private_folder(killed)
     killed.wait_for(rf"^step *3/{STEPS} ")
+    left = Left(killed)
     killed.signal(signal.SIGKILL)
     killed.wait()
+    assert left.gone(60) == []
 
     resumed = Run(tmp_path / "run", *overrides, f"{RATE}=1e-6", environment=offline)
     runs.append(resumed)
     resumed.wait_for(rf"^going on after step [246] of {STEPS}")
-    folders = [private, private_folder(resumed)]
-    segments |= _segments_of(resumed.descendants())
+    assert private_folder(resumed) == private
+    left = Left(resumed)
     assert resumed.wait() == 0, resumed.output[-4000:]
-    assert not [process for process in left if process.is_running() and process.status() != "zombie"]
-
-    assert not [name for name in segments if Path("/dev/shm", name).exists()]
-    assert not [folder for folder in folders if folder.exists()]
+    assert left.gone(10) == [] and not private.exists()
 
     folder = RecordFolder(tmp_path / "run" / "games")
     records = list(folder.read("train"))
@@ -75,7 +72,7 @@ def test_a_killed_run_goes_on_as_the_same_run(
     check_rates_and_trackers(tmp_path / "run", resumed.output)
     done = Run(tmp_path / "run", *overrides, f"{RATE}=1e-3")
     runs.append(done)
-    assert done.wait() == 0 and "starting Ray" not in done.output
+    assert done.wait() == 0 and "run folder:" not in done.output
     assert f"the run is done: it has step {STEPS}" in done.output
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.games import make
+from recipe.spiral.lab.record_folder import RecordFolder, parse
 from recipe.spiral.players.records import GameRecord, Tokens, Turn
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.storage.record_folder import RecordFolder, parse
 from tests.made import Scripted, boxed, record, run_match, turn, unpacked
 
 _text = st.text(max_size=20)

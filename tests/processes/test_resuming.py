@@ -72,7 +72,7 @@ def written(run_dir: Path, *steps: int) -> dict[str, bytes]:
     for step in steps:
         MetricsFile(run_dir).log({"loss": 1.0}, step)
         (run_dir / "games" / f"train_step_{step:06d}.jsonl.gz").write_bytes(b"games")
-    for file in ("train.log", "config.yaml", "trackers.json", "spent.json", "spiral.log", "pool/step_000000/weights"):
+    for file in ("train.log", "config.yaml", "tracked_as", "spent.json", "spiral.log", "pool/step_000000/weights"):
         (run_dir / file).parent.mkdir(parents=True, exist_ok=True)
         (run_dir / file).write_text(file)
     return files(run_dir)

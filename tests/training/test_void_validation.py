@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel as game_channel
-from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.trainer import SpiralTrainer
 from recipe.spiral.training.launched import Launch
 from tests.fake_verl import Verl, trainer

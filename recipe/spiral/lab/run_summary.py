@@ -7,9 +7,9 @@ from pathlib import Path
 from ..processes.run_log import LOG
 from ..storage.checkpoints import latest
 from ..storage.metrics_file import METRICS, read_metrics
-from ..storage.record_folder import RecordFolder
 from ..training.metrics import SHARES, validated_roles, validation_metrics
 from .own_command import command
+from .record_folder import RecordFolder
 
 #: Exact measures that the summary has: a metric's name, what it is called, and how its values are written.
 _EXACT = {"nash_conv": ("NashConv", ".3f"), "optimal": ("optimal moves", ".1%")}

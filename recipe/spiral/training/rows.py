@@ -120,8 +120,7 @@ class Rows:
         raise RowsLost(
             f"game {record.key} of {record.game}: {number} of its {of} turns never became rows of the batch, the "
             f"first: turn {turn.turn} of player {turn.player}; without them the game would be trained in part. A "
-            "session failed after its game: verl logged why (verbose=true shows it); start the run again to go on from "
-            "its last checkpoint"
+            "session failed after its game: verl logged why (ray_kwargs.ray_init.log_to_driver=true shows it)"
         )
 
     def leave_out(self, filters: Filters, baselines: Baselines) -> None:

@@ -20,6 +20,7 @@ from recipe.spiral.games import make
 from recipe.spiral.lab.audit import game_checks as step_games
 from recipe.spiral.lab.audit.__main__ import SHOWN, main
 from recipe.spiral.lab.audit.replay import differences, replay
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.match import Rules, play, random_opening
 from recipe.spiral.players.player import Position, PromptTooLong, Response
 from recipe.spiral.players.random_player import RandomPlayer
@@ -28,7 +29,6 @@ from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines, rae_advantages
 from recipe.spiral.rollouts.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import CONFIG, name_latest, read_state, write_state
-from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.group_baselines import GroupBaselines
 from tests.made import repack, unpacked
@@ -75,7 +75,7 @@ def config(**changes: Any) -> Any:
             "draw_retry": {"enabled": False, "max_retries": 1},
             "asynchronous": {"max_staleness": None, "on_stale": "drop"},
             "data": {"train_batch_size": GAMES, "games_per_start": 1, "custom_cls": {"name": "GameDataset"}},
-            "records": {"every": 1, "tokens": True},
+            "records": {"every": 1},
             "trainer": {
                 "v1": {"trainer_mode": "sync"},
                 "default_local_dir": "${run_dir}/checkpoints",
@@ -166,8 +166,6 @@ def make_run(run_dir: Path, decays: Sequence[float] = (), **changes: Any) -> Pat
         if decays:
             moving.decay = decays[step - 1]
         train(settings, [record for record in records if record.discarded is None], moving)
-        if not settings.records.tokens:
-            records = [replace(r, turns=[replace(turn, tokens=None) for turn in r.turns]) for r in records]
         if step % settings.records.every == 0:
             folder.write("train", step, records)
         if step % 2 == 0:

@@ -19,8 +19,8 @@ from ...games.outside import is_class
 from ...games.registry import make_named
 from ...players.records import RESULTS, GameRecord, Turn
 from ...players.seats import Opponent
-from ...storage.record_folder import RecordFolder
 from ..drawing.drawn import Drawn, drawn
+from ..record_folder import RecordFolder
 from .bundle import Bundle, to_json
 from .evaluation_games import EvaluationGames
 from .folder import is_inside
