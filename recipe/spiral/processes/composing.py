@@ -49,9 +49,10 @@ def in_verl(path: str) -> str:
     return str(found)
 
 
-def folder(path: str) -> str:
-    """A folder of the recipe's; where it was deleted, one that has nothing new."""
-    return str(RECIPE / path if (RECIPE / path).is_dir() else RECIPE / "config")
+def folder(*paths: str) -> str:
+    """The first of these folders of the recipe's that is there, or else the first: lab and spin may be deleted."""
+    there = [path for path in paths if (RECIPE / path).is_dir()]
+    return str(RECIPE / (*there, *paths)[0])
 
 
 def plain(text: str) -> str:

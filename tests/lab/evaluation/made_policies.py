@@ -125,7 +125,7 @@ def composed(*overrides: str) -> DictConfig:
 def engine_settings(**more: Any) -> EngineSettings:
     """As on a CPU, but for these."""
     made = cast(EngineSettings, OmegaConf.to_object(composed().engine))
-    return replace(made, **{"dtype": "auto", "vllm": {}, **more})
+    return replace(made, **{"dtype": "auto", "modules": [], "vllm": {}, **more})
 
 
 def settings(folder: Path, *overrides: str) -> Settings:
