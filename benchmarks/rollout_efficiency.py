@@ -48,7 +48,7 @@ Game = list[tuple[list[int], int]]
 
 def games_of(run_dir: Path, step: int) -> list[Game]:
     """The games of a step, discarded ones too, with the turns that a model played."""
-    from recipe.spiral.storage.record_folder import RecordFolder
+    from recipe.spiral.lab.record_folder import RecordFolder
 
     records = RecordFolder(run_dir / "games").read("train", step, step)
     played = [[turn.tokens for turn in record.turns if turn.tokens is not None] for record in records]

@@ -34,7 +34,7 @@ LAUNCH = (
 def launch(overrides: list[str], folder: Path) -> dict[str, float]:
     """The seconds after which a launch says that it starts Ray, that it trains, and its first step's line."""
     run_dir, marks, begin = folder / "run", dict[str, float](), time.monotonic()
-    waited = {"starting Ray": "starting Ray", "first step": "training for", "its end": r"^step +1/"}
+    waited = {"starting Ray": "run folder: ", "first step": "training for", "its end": r"^step +1/"}
     command = [sys.executable, "-m", "recipe.spiral.main_spiral", f"run_dir={run_dir}", *LAUNCH, *overrides]
     with (folder / "output.txt").open("w") as output:
         process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from recipe.spiral.games import make
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.player import Position, Response
 from recipe.spiral.players.records import SELF_PLAY, GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.metrics_file import MetricsFile
-from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from tests.made import boxed
 

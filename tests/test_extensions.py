@@ -1,4 +1,4 @@
-"""Which extension is asked: a user's before ours, wherever the config names it."""
+"""What is asked of extensions, and that one which adds nothing may answer."""
 
 from __future__ import annotations
 
@@ -8,26 +8,61 @@ from typing import Any
 import pytest
 
 from recipe.spiral import extensions
-from recipe.spiral.lab.extension import Extension as Lab
-from recipe.spiral.opponents.league import League
-from recipe.spiral.spin.extension import Extension as Spin
-from tests.made_configs import config
-
-BUDGETS = extensions.Budgets()
+from recipe.spiral.opponents.kinds import kinds, make_player
+from recipe.spiral.players.random_player import RandomPlayer
 
 
 class Mine(extensions.Extension):
-    def budgets(self, config: Any) -> extensions.Budgets | None:
-        return BUDGETS
+    """Opponents that note something in the run's folder, and an objective."""
+
+    def opponents(self) -> dict[str, extensions.Kind]:
+        return {"mine": extensions.Kind(lambda run_dir, depth=1: Noting(run_dir, depth), lambda game: None)}
+
+    def objectives(self) -> dict[str, extensions.ObjectiveKind]:
+        return {"dpo": extensions.ObjectiveKind(lambda config: "mine", lambda loss: loss)}  # type: ignore[arg-type]
+
+
+class Noting(RandomPlayer):
+    def __init__(self, run_dir: str | None, depth: int) -> None:
+        self.place = run_dir, depth
 
 
 @pytest.fixture
-def mine(monkeypatch: pytest.MonkeyPatch) -> Mine:
-    """Named last, as in docs/extensions.md."""
-    mine = Mine()
-    monkeypatch.setattr(extensions, "loaded", lambda: (Lab(), Spin(), mine))
-    return mine
+def mine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named last, as in docs/architecture.md."""
+    ours = extensions.loaded()
+    for module in (extensions, "recipe.spiral.opponents.kinds"):
+        monkeypatch.setattr(module, "loaded", lambda: (*ours, Mine())) if module is extensions else monkeypatch.setattr(
+            f"{module}.loaded", lambda: (*ours, Mine())
+        )
 
 
-def test_a_users_extension_is_asked_before_ours(mine: Mine, tmp_path: Path) -> None:
-    assert League(config(tmp_path)).budgets is BUDGETS
+def test_there_are_six_methods_and_each_may_add_nothing() -> None:
+    nothing, config = extensions.Extension(), object()
+    answers = {
+        "check": nothing.check(config),
+        "agent_loops": nothing.agent_loops(config),
+        "opponents": nothing.opponents(),
+        "objectives": nothing.objectives(),
+        "watcher": nothing.watcher(config),
+        "validate": nothing.validate(config, None, None),
+    }
+    assert answers.keys() == {name for name in vars(extensions.Extension) if not name.startswith("_")}
+    assert not any(answers.values())
+
+
+@pytest.mark.usefixtures("mine")
+def test_what_is_named_last_comes_first() -> None:
+    assert extensions.objectives()["dpo"].make(None) == "mine"
+    assert {"random", "perfect", "mine"} <= {*kinds()}
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_player_is_told_the_runs_folder(tmp_path: Path) -> None:
+    player: Any = make_player("mine", {"depth": 3}, run_dir=str(tmp_path))
+    assert player.place == (str(tmp_path), 3)
+    assert make_player("mine").place == (None, 1)  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="width"):
+        make_player("mine", {"width": 3})
+    with pytest.raises(ValueError, match="run_dir"):
+        make_player("mine", {"run_dir": "/elsewhere"})

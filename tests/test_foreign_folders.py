@@ -21,10 +21,10 @@ from recipe.spiral.lab.evaluation.policies.policy_weights import read_tokenizer,
 from recipe.spiral.lab.evaluation.policies.scored import load
 from recipe.spiral.lab.models import embedded
 from recipe.spiral.lab.play.seats_taken import _rules
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.lab.report.__main__ import main as report
 from recipe.spiral.lab.report.bundle import Bundle
 from recipe.spiral.rollouts.end_tokens import end_tokens
-from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.storage.run_config import load_config, setting
 from recipe.spiral.workers.engine.fitting import check_fits
 from tests.games.own import PENNIES

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.lab.audit.__main__ import main as audit
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.processes.terminal import note
-from recipe.spiral.storage.record_folder import RecordFolder
 from tests.made_runs import write_run
 from tests.test_foreign_folders import CONFIG
 

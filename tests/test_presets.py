@@ -17,7 +17,8 @@ from tests.made_models import SHIPPED, made_model
 
 #: The user's folder of this project.
 USERS = Path(__file__).resolve().parents[1] / "config"
-PRESETS = [file.stem for folder in (CONFIG, USERS) for file in sorted((folder / "experiment").glob("*.yaml"))]
+SPIN = CONFIG.parent / "spin" / "config"
+PRESETS = [file.stem for folder in (CONFIG, SPIN, USERS) for file in sorted((folder / "experiment").glob("*.yaml"))]
 
 
 def composed(preset: str, *overrides: str) -> DictConfig:

@@ -14,8 +14,6 @@ from typing import Any
 from .probe import Probe
 from .settings import HARDWARE
 
-#: A run's own files whose ends are shown when it fails.
-_LOGS = ("libraries.log", "engine-*.log", "failure.txt")
 #: verl's names of what it measures of the engine's probabilities against the trainer's.
 PROBABILITIES = {
     "correlation": "training/rollout_actor_probs_pearson_corr",
@@ -41,7 +39,7 @@ class Training:
             "trainer.logger=[file]",
             "trainer.val_before_train=false",
             "trainer.test_freq=-1",
-            "verbose=true",
+            "++ray_kwargs.ray_init.log_to_driver=true",
             *overrides,
         ]
 
@@ -52,8 +50,6 @@ class Training:
             status = process.wait()
         finally:
             self._note(begin)
-        if status:
-            self._show_logs()
         self.probe.need(f"{name} ends well", status == 0, f"exit status {status}")
 
     def kill_in(self, step: int) -> None:
@@ -61,8 +57,7 @@ class Training:
         process = start("main_spiral", *self._arguments)
         while process.poll() is None and len(self.steps()) < step:
             time.sleep(0.2)
-        if ended := process.poll() is not None:
-            self._show_logs()
+        ended = process.poll() is not None
         process.send_signal(signal.SIGKILL)
         process.wait()
         self.probe.need(f"the run reaches step {step}", not ended)
@@ -99,10 +94,6 @@ class Training:
         medians = {name: statistics.median(step.get(name, 0.0) for step in later) for name in names}
         self.probe.figure("seconds of a step", medians)
         self.probe.figure("probabilities", self.probabilities())
-
-    def _show_logs(self) -> None:
-        for file in sorted(file for name in _LOGS for file in self.folder.glob(name)):
-            print(f"-- {file.name}", *file.read_text(errors="replace").splitlines()[-100:], sep="\n", flush=True)
 
 
 def seconds_of(step: dict[str, Any]) -> dict[str, float]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import psutil
 
-from recipe.spiral.storage.record_folder import RecordFolder
+from recipe.spiral.lab.record_folder import RecordFolder
 
 from .probe import Probe, SkipStage
 from .programs import Training, tools

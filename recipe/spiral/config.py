@@ -33,7 +33,6 @@ Style = StrEnum("Style", "state dialogue")
 Sample = StrEnum("Sample", "uniform hard")
 Devices = StrEnum("Devices", "shared own")
 OnStale = StrEnum("OnStale", "wait drop")
-Watchdog = StrEnum("Watchdog", "warn stop off")
 Update = StrEnum("Update", "game batch")
 
 
@@ -143,8 +142,6 @@ class Spiral:
     extensions: list[str]
     run_dir: str
     batch_unit: BatchUnit
-    watchdog: Watchdog
-    verbose: bool
     rules: Rules
     prompt: Prompt
     fsp: Pool

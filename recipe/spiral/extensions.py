@@ -1,17 +1,16 @@
 """The only seam: what may be added to a training, and where it is asked for.
 
 ``extensions`` in the config names modules. Each has a class ``Extension``, a subclass of the one here, and every
-process of a run makes those that it asks. Ours are ``lab.extension`` (exact metrics, the memory's estimate, dry
-runs, the making of models, opponents that are no past selves) and ``spin.extension`` (DPO on pairs).
-Somebody else's is used in the same way; see docs/extensions.md. Besides, ``config/task/questions.yaml`` names
-the dataset of ``spin``, and nothing else of the core a name in either.
+process of a run makes those that it asks. Ours are ``lab.extension`` (exact metrics, the guard, dry runs, opponents
+that are no past selves) and ``spin.extension`` (DPO on pairs, questions). Somebody else's is used in the same way; see
+docs/architecture.md. Their settings are in folders of their own: ``lab/config``, ``spin/config``.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -41,12 +40,11 @@ class Chosen(Protocol):
     @property
     def keys(self) -> Sequence[tuple[str, ...]]: ...
 
-    def facts(self, keys: Sequence[str]) -> Any:
-        """``training.rows.RowFacts``: what the objective's loss is told of each of these rows, padding among them,
-        in place of advantages."""
+    def mark(self, keys: Sequence[str]) -> None:
+        """Be ready for verl to ask the objective's estimator for the advantages of these rows, padding among them."""
 
     def metrics(self, partition: str) -> dict[str, float]:
-        """Of the rows, which have their log-probabilities by now in TransferQueue's partition."""
+        """Of the rows, which have their log-probabilities by now in TransferQueue's partition; after the step's own."""
 
 
 class Objective(Protocol):
@@ -67,59 +65,30 @@ class Objective(Protocol):
         """A part of a step's line on the console; ends with two blanks."""
 
 
+class ObjectiveKind(NamedTuple):
+    """An objective and what it needs.
+
+    Attributes:
+        make: the objective, from the config; in the trainer.
+        wrap_loss: wraps verl's loss function of a micro-batch; in the policy's workers, also where it is not used.
+    """
+
+    make: Callable[[Any], Objective]
+    wrap_loss: Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
 class Kind(NamedTuple):
     """A kind of opponent that does not learn and has no weights here.
 
     Attributes:
         make: a player, from the settings of its entry in the config by their names; it serves all games of a process.
-            A ``ValueError`` says what is wrong with them, an ``ImportError`` which package is not installed.
+            Where it takes ``run_dir``, that is the run's folder, and None where no game is played. A ``ValueError``
+            says what is wrong with the settings, an ``ImportError`` which package is not installed.
         check_game: a ``ValueError`` if it cannot play the game of this id.
     """
 
     make: Callable[..., Player]
     check_game: Callable[[str], object]
-
-
-class Budgets:
-    """What opponents cost, which the trainer keeps; here they cost nothing.
-
-    An opponent that costs something is a ``players.player.PaidPlayer``. The trainer gives each process a quota with the
-    games of a step, or of a batch of a validation, and fetches what the processes have reported.
-
-    Attributes:
-        reports: takes the reports of all processes since the last call, of any opponents, as text.
-        write: calls what writes a file, and decides about a full disk; given what it is, and its folder.
-        say: shows people a line.
-    """
-
-    reports: Callable[[], Iterable[str]]
-    write: Callable[[str, Path, Callable[[], Any]], Any]
-    say: Callable[[str], None]
-
-    def __init__(self) -> None:
-        self.reports, self.say = tuple, print
-        self.write = lambda what, folder, write: write()
-
-    def reached(self, name: str) -> bool:
-        """Whether an opponent's budget is spent: its games become self-play. Says so once."""
-        return False
-
-    def quotas(self) -> dict[str, str]:
-        """By opponent, for the games that are launched now."""
-        return {}
-
-    def fetch(self) -> None:
-        """Count what was reported."""
-
-    def metrics(self) -> dict[str, float]:
-        return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """For the checkpoint, by opponent, as JSON takes it."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint; a ``ValueError`` if that cannot be."""
 
 
 class Watcher:
@@ -148,8 +117,9 @@ class Watcher:
         """A step's metrics, to which it may add; returns lines for people, which are shown after the step's."""
         return []
 
-    def finish(self) -> None:
-        """The training is over."""
+    def finish(self) -> list[str]:
+        """The training is over; returns lines for people."""
+        return []
 
     def state_dict(self) -> dict[str, Any]:
         """For the checkpoint, as JSON takes it; all watchers' go into one mapping."""
@@ -162,55 +132,26 @@ class Watcher:
 class Extension:
     """Adds nothing: override what is to be added."""
 
-    #: Names of ``algorithm.adv_estimator`` that it has an objective for.
-    estimators: Sequence[str] = ()
-
-    # -- the start, in the process that starts the run -----------------------------------------------------------------
-
-    def run(self, config: Any) -> int | None:
-        """Do what the config asks for in place of a training, and return the exit status; None: nothing of mine."""
-
-    def settle(self, config: Any) -> None:
-        """Set what follows from other settings."""
-
     def check(self, config: Any) -> None:
-        """Look at the settings, without torch and verl; a ValueError or ImportError refuses them in one line."""
-
-    def ready(self, config: Any, tokenizer: Any) -> None:
-        """The last look before the start, with the model and its tokenizer there. Errors as of ``check``."""
+        """Set what follows from other settings, and look at them, without torch and verl. A ValueError or ImportError
+        refuses them in one line, and a SystemExit ends the start without a word."""
 
     def agent_loops(self, config: Any) -> Mapping[str, str]:
         """Agent loops: what rows call them (``agent_name``), and their classes' paths; ``spiral_game`` plays games."""
         return {}
 
-    def summary(self, config: Any) -> str:
-        """What is shown of the run when it has ended."""
-        return ""
-
-    # -- opponents -----------------------------------------------------------------------------------------------------
-
     def opponents(self) -> Mapping[str, Kind]:
         """Opponents that do not learn, by kind; in every process that checks, plays or trains."""
         return {}
 
-    def budgets(self, config: Any) -> Budgets | None:
-        """What the opponents of the config cost; None: not of mine. Errors as of ``check``."""
-
-    # -- training ------------------------------------------------------------------------------------------------------
-
-    def objective(self, config: Any) -> Objective | None:
-        """What trains in place of the policy gradient, by ``algorithm.adv_estimator``; None: not of mine."""
+    def objectives(self) -> Mapping[str, ObjectiveKind]:
+        """What may train in place of the policy gradient, by ``algorithm.adv_estimator``."""
+        return {}
 
     def watcher(self, config: Any) -> Watcher | None:
         """What watches the training; None: nothing."""
 
-    def wrap_loss(self, loss: Callable[..., Any]) -> Callable[..., Any]:
-        """verl's loss function of a micro-batch, in the policy's workers."""
-        return loss
-
-    # -- validation ----------------------------------------------------------------------------------------------------
-
-    def exact(self, config: Any, tokenizer: Any, workers: Any) -> Callable[[], Measured] | None:
+    def validate(self, config: Any, tokenizer: Any, workers: Any) -> Callable[[], Measured] | None:
         """What measures the policy itself at each validation; None: nothing is asked for.
 
         ``workers.on_each_rank(function, *args)`` calls ``function(worker, *args)`` on each rank of the policy.
@@ -219,15 +160,16 @@ class Extension:
 
 def choose(config: Any, say: Callable[[str], None]) -> tuple[Extension, ...]:
     """Make those that the config names the ones of this run. ``say`` is told which of ours are not there. Raises
-    ValueError: it names another module that is not there."""
+    ValueError or ImportError: another one is not there."""
     there = []
     for name in config.extensions:
-        if _is_there(name):
-            there.append(name)
-        elif not name.startswith("recipe.spiral."):  # ours can be deleted
-            raise ValueError(f"extensions: {name}: there is no such module; install it, or start where it lies")
-        else:
+        parts = name.split(".")
+        if parts[:2] == ["recipe", "spiral"] and not (Path(__file__).parent / parts[2]).is_dir():
             say(f"extensions: {name} is not there; the run goes without what it adds")
+        elif not hasattr(importlib.import_module(name), "Extension"):
+            raise ValueError(f"extensions: {name}: has no class Extension")
+        else:
+            there.append(name)
     os.environ[NAMES] = ",".join(there)
     return loaded()
 
@@ -237,24 +179,11 @@ def loaded() -> tuple[Extension, ...]:
     return tuple(map(_made, filter(None, os.environ.get(NAMES, "").split(","))))
 
 
-def first(asked: Callable[[Extension], Any]) -> Any:
-    """The first answer that is not None, a user's before those of ours, which answer for all; None: there is none."""
-    answers = map(asked, sorted(loaded(), key=lambda each: type(each).__module__.startswith("recipe.spiral.")))
-    return next((answer for answer in answers if answer is not None), None)
+def objectives() -> dict[str, ObjectiveKind]:
+    """What may train in place of the policy gradient, by ``algorithm.adv_estimator``."""
+    return {name: kind for extension in loaded() for name, kind in extension.objectives().items()}
 
 
 @cache
 def _made(name: str) -> Any:
     return importlib.import_module(name).Extension()
-
-
-def _is_there(name: str) -> bool:
-    """Whether the module can be imported; one that needs another that is not there cannot either, and says so."""
-    try:
-        if not hasattr(importlib.import_module(name), "Extension"):
-            raise ValueError(f"extensions: {name}: has no class Extension (docs/extensions.md)")
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
-        return False
-    return True

@@ -6,16 +6,10 @@ and verl's trainer runs with SPIRAL's hooks. With ``-m`` each job is a child pro
 
 from __future__ import annotations
 
-from .processes.interrupts import end_on_signals  # the first import: it does so at once
-
-# isort: split
 import importlib
-import json
 import multiprocessing
 import os
 import sys
-import traceback
-from contextlib import nullcontext
 from pathlib import Path
 
 import hydra
@@ -27,45 +21,16 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from . import extensions
 from .checks import ConfigError, check, check_model, refusals
-from .checks.combinations import check_late
-from .checks.errors import require
-from .checks.resumption import finished, followed
+from .checks.resumption import finished
 from .checks.settle import settle
-from .processes.as_written import as_written
-from .processes.causes import CAUSE, cause_of
-from .processes.cluster import choose_ray, listen_on_loopback, own_ray
+from .processes.cluster import listen_on_loopback
 from .processes.composing import RECIPE
-from .processes.engine_failure import RUN_DIR
-from .processes.interrupts import (
-    LIMIT,
-    SAVE_LIMIT,
-    STOP,
-    STOPPED,
-    STOPPED_STATUS,
-    held_back,
-    interrupt_on_signals,
-    interrupted,
-    interrupted_by,
-)
-from .processes.launch import (
-    TRACKER_VARIABLES,
-    clean_run,
-    end_with_parent,
-    one_run,
-    put_on_path,
-    set_environment,
-    tracked,
-    tracker_environment,
-)
-from .processes.masking import is_secret, take_secrets_out, write_config
-from .processes.run_log import LOG
-from .processes.starting import choose_checkpoint, own_checkpoints, set_aside
-from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
-from .processes.trainer_process import TrainerEnded, TrainerProcess
+from .processes.interrupts import end_on_signals, interrupt_on_signals, interrupted, interrupted_by
+from .processes.launch import end_with_parent, put_on_path, set_environment
+from .processes.starting import choose_checkpoint, keep_date
+from .processes.terminal import fail, quiet_logging, run_command, visible
 from .rollouts.end_tokens import end_tokens
-from .rollouts.schedule import AGENT
-from .storage.checkpoints import CONFIG, latest
-from .storage.disk import InUse, LineFile
+from .running import train
 
 
 class JobFailed(CompactHydraException):
@@ -118,55 +83,28 @@ def run(config: DictConfig) -> int:
         with refusals():
             settle(config)
             set_environment(OmegaConf.to_container(config.environment, resolve=True))
-            take_secrets_out(config)
             listen_on_loopback(config)
             put_on_path(RECIPE.parents[1])
             if any(not name.startswith("recipe.spiral.") for name in config.extensions):
                 put_on_path(Path.cwd())  # where a module of the user's is, for the run's other processes
             choose_checkpoint(config)
-            status: int | None = extensions.first(lambda extension: extension.run(config))
-            if status is not None:
-                return status
             if lines := finished(config):
                 print(visible("\n".join(lines)), flush=True)
                 return 0
-            if not config.verbose:
-                quiet_logging()
+            quiet_logging()
             check(config)  # without torch and verl, which take seconds to import
+            for extension in extensions.loaded():
+                extension.check(config)
             _import_verl()
             interrupt_on_signals()
             tokenizer = check_model(config)
             name_end_tokens(config, tokenizer.eos_token_id)
-            for extension in extensions.loaded():
-                extension.ready(config, tokenizer)
+            keep_date(config, tokenizer)
     except ConfigError as error:
         if interrupted():
             raise KeyboardInterrupt from error
         return fail(error, status=2)
-    run_dir = Path(str(config.run_dir))
-    try:
-        with own_ray(config), clean_run(run_dir), own_checkpoints(config):
-            train(config)
-    except (ConfigError, InUse) as error:
-        return fail(error, status=2)
-    except KeyboardInterrupt as error:
-        return fail(f"interrupted by {interrupted_by(error)}; {again(config)}", 130)
-    except TrainerEnded as error:
-        if interrupted():  # both were sent the signal, and the trainer was the first
-            return fail(f"interrupted by {interrupted_by()}; {again(config)}", 130)
-        return fail(error, status=1)
-    except Exception as error:
-        show_traceback(error)
-        return fail(cause_of(error), status=1)
-    if (run_dir / STOPPED).is_file():
-        return fail((run_dir / STOPPED).read_text(encoding="utf-8"), STOPPED_STATUS)
-    return 0
-
-
-def again(config: DictConfig) -> str:
-    """What a start after an interruption does, for people."""
-    step = latest(Path(str(config.trainer.default_local_dir)))
-    return "start it again to begin anew" if step is None else f"start it again to go on from step {step}"
+    return train(config)
 
 
 def _import_verl() -> None:
@@ -193,97 +131,6 @@ def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
     if ends - {tokenizer_eos}:
         with open_dict(model.override_config):
             model.override_config.setdefault("eos_token_id", sorted(ends))
-
-
-def train(config: DictConfig) -> None:
-    """Run verl's trainer until it has finished. Shows a line for each step, and what extensions say at the end."""
-    run_dir, seconds = Path(str(config.run_dir)), seconds_to_save()
-    for note in (CAUSE, STOPPED, STOP):
-        (run_dir / note).unlink(missing_ok=True)
-    with held_back():  # only now, in the environment that the hardware needs
-        from verl.trainer.main_ppo import run_ppo
-        from verl.trainer.ppo.utils import need_critic, need_reference_policy
-        from verl.utils.config import validate_config
-
-        from .task_runner import task_runner_class
-        from .training.console import TRAINS
-
-    try:
-        with nullcontext() if config.verbose else prints_aside(run_dir):
-            validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-            check_late(config)
-    except Exception as error:  # a class that is not there, an argument that it does not take
-        raise ConfigError(verls_reason(error)) from error
-    lines = [*set_aside(config), *followed(config, note=True)]
-    set_environment(tracker_environment(run_dir, "metrics") | one_run(tracked(run_dir)["run"]))
-    with open_dict(config):
-        config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
-        config.ray_kwargs.ray_init.setdefault("logging_level", "INFO" if config.verbose else "WARNING")
-        config.trainer.default_local_dir = str(Path(config.trainer.default_local_dir).resolve())
-    choose_ray(config)
-    write_agent_loops(config, run_dir)
-    # Hydra's own copy is overwritten also by a start that is refused
-    write_config(run_dir / CONFIG, config)
-    os.environ[RUN_DIR] = str(run_dir)
-    _forward_environment(config)
-    OmegaConf.resolve(config)  # our resolvers are known in this process only
-    print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
-    task_runner = task_runner_class(config)
-    follow = Follow(run_dir)
-    trainer = TrainerProcess(
-        lambda ray_runs: run_ppo(config, task_runner_class=task_runner(ray_runs)),
-        run_dir,
-        aside=not config.verbose,
-        plain_errors=(ConfigError,),
-    )
-    with follow:
-        for line in lines:
-            LineFile(run_dir / LOG).append(line)
-        try:
-            trainer.wait()
-        except KeyboardInterrupt:
-            if follow.seen(*TRAINS) and config.trainer.save_freq > 0:  # otherwise there is nothing to save
-                (run_dir / STOP).touch()
-                print(f"a checkpoint is saved after this step, within {seconds} s; once more: at once", flush=True)
-                trainer.wait(seconds)
-            raise
-    for text in filter(None, (extension.summary(config) for extension in extensions.loaded())):
-        print(f"\n{visible(text)}", flush=True)
-
-
-def seconds_to_save() -> int:
-    """How long a run has to save after a signal: a job's system kills it some time after its own."""
-    given = os.environ.get(SAVE_LIMIT, str(LIMIT))
-    require(given.isdecimal(), f"{SAVE_LIMIT}={given}: must be whole seconds, such as 280")
-    return int(given)
-
-
-def write_agent_loops(config: DictConfig, run_dir: Path) -> None:
-    """Write the classes that serve a run's rows into the file in which verl's rollout workers look for them."""
-    loops = {AGENT: "recipe.spiral.rollout.GameAgentLoop"}
-    for extension in extensions.loaded():
-        loops |= extension.agent_loops(config)
-    file = run_dir / "agent_loops.yaml"
-    entries = [{"name": name, "_target_": target} for name, target in loops.items()]
-    file.write_text(json.dumps(entries, indent=1), encoding="utf-8")  # JSON is YAML
-    OmegaConf.update(config, "actor_rollout_ref.rollout.agent.agent_loop_config_path", str(file), force_add=True)
-
-
-def verls_reason(error: BaseException) -> str:
-    """Why verl refuses a config. Hydra wraps what verl's dataclasses raise, and some of their assertions say nothing:
-    then it is what was asserted."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    asserted = traceback.extract_tb(error.__traceback__)[-1].line
-    return f"verl refuses the config: {str(error) or asserted}"
-
-
-def _forward_environment(config: DictConfig) -> None:
-    """Pass environment variables to the run's processes on all machines. No keys of services: Ray would print them."""
-    plain = [name for name, value in as_written(config.environment).items() if "${" not in str(value)]
-    names = [*plain, "PYTHONPATH", *TRACKER_VARIABLES, RUN_DIR, extensions.NAMES]
-    variables = {name: os.environ[name] for name in names if name in os.environ and not is_secret(name)}
-    OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
 
 
 if __name__ == "__main__":

@@ -121,5 +121,4 @@ class RoleBaselines(Baselines):
         return {"values": [list(item) for item in self.items()]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        values = state["values"] if self.enabled else []  # a start may switch them off
-        self._values = {(game, role, opponent): value for game, role, opponent, value in values}
+        self._values = {(game, role, opponent): value for game, role, opponent, value in state["values"]}

@@ -25,7 +25,7 @@ from .games import GameFailure, make
 from .match import Rules, play, random_opening
 from .opponents.fixed_opponents import find_opponent
 from .opponents.kinds import make_player
-from .players.player import PaidPlayer, Player, PlayerFailure
+from .players.player import Player, PlayerFailure
 from .players.policy import Generate, Generation, PolicyPlayer
 from .players.prompts import Encode, encoder
 from .players.records import MAX_VOIDS, SELF_PLAY, GameRecord, Tokens
@@ -48,7 +48,7 @@ class Table:
 
 
 _tables: dict[str, Table] = {}
-#: One of each for all games of this process: an endpoint's places and quota are its player's.
+#: One of each for all games of this process: an endpoint's places are its player's.
 _players: dict[str, Player] = {}
 
 
@@ -148,23 +148,16 @@ class GameAgentLoop(PolicyLoop):
         """Play the game until it counts, and report what became of it; [] if it is given up."""
         try:
             encode = self._encoder(row["prompt"]["template"], row["prompt"]["style"])
-            tries = await self._tries(key, str(row["data_source"]), seat, encode, sampling)
-            played = [*tries, *await self.more(tries[-1], seat, encode, sampling)]
-            counted = [record for record in played if record.discarded is None]
-            discarded = [record for record in played if record.discarded is not None]
-            first = counted[0] if counted else None
-            report = channel.Report(first, discarded, counted[1:])
-            await channel.put(key, report, spent(seat.opponent.name))  # fails at what it cannot encode
+            games = await self.games(key, str(row["data_source"]), seat, encode, sampling)
+            await channel.put(key, channel.Report(games))  # fails at what it cannot encode
         except Exception as error:
             await channel.put_failure(key, row["data_source"], error)
             raise
-        return counted
+        return [record for record in games if record.discarded is None]
 
-    async def _tries(self, key: GameKey, game: str, seat: Seat, encode: Encode, sampling: Sampling) -> list[GameRecord]:
-        """A void game, in which a player or the game failed, is played again; so is a draw, as ``draw_retry`` says.
-
-        The last record counts, unless the game is given up.
-        """
+    async def games(self, key: GameKey, game: str, seat: Seat, encode: Encode, sampling: Sampling) -> list[GameRecord]:
+        """All that is played of a row. A void game, in which a player or the game failed, is played again; so is a
+        draw, as ``draw_retry`` says. The last record counts, unless the game is given up."""
         draws = self._draw_retry
         retries = int(draws.max_retries) if draws.enabled and key.split == "train" else 0
         drawn = voids = 0
@@ -182,10 +175,6 @@ class GameAgentLoop(PolicyLoop):
             if voids > MAX_VOIDS or not again:
                 return tries
             key = key.next_retry()
-
-    async def more(self, record: GameRecord, seat: Seat, encode: Encode, sampling: Sampling) -> list[GameRecord]:
-        """Games that are played besides, once it is known how this one went. None here."""
-        return []
 
     async def attempt(
         self, key: GameKey, game: str, seat: Seat, encode: Encode, sampling: Sampling, past: Sequence[str] | None = None
@@ -239,9 +228,7 @@ class GameAgentLoop(PolicyLoop):
         if seat.model:
             other = self._model(name, self._generate_as(name, seat.slot), encode, sampling)
         else:
-            other = fixed_player(name, self.config.opponents)
-            if isinstance(other, PaidPlayer):
-                other.take(seat.quota)
+            other = fixed_player(name, self.config)
         return (policy, other) if seat.trainable == (0,) else (other, policy)
 
     def _model(self, name: str, generate: Generate, encode: Encode, sampling: Sampling) -> PolicyPlayer:
@@ -265,18 +252,12 @@ class GameAgentLoop(PolicyLoop):
         return generate
 
 
-def fixed_player(name: str, entries: Any) -> Player:
+def fixed_player(name: str, config: Any) -> Player:
     """This process's player of that name, by the config's ``opponents``."""
     if name not in _players:
-        opponent = find_opponent(name, entries)
-        _players[name] = make_player(opponent.kind, opponent.settings, name)
+        opponent = find_opponent(name, config.opponents)
+        _players[name] = make_player(opponent.kind, opponent.settings, name, run_dir=config.get("run_dir"))
     return _players[name]
-
-
-def spent(name: str) -> str | None:
-    """What this process's player of that name has spent since it last said so; None: it costs nothing."""
-    player = _players.get(name)
-    return player.report() if isinstance(player, PaidPlayer) else None
 
 
 def turns_to_rows(record: GameRecord, player: int) -> list[AgentLoopOutput]:

@@ -22,6 +22,7 @@ from . import extensions
 from .opponents.engine_settings import has_adapter, models_served
 from .processes.garbage import collect_less
 from .processes.interrupts import STOP, STOPPED
+from .processes.run_log import say_now
 from .rollout import GameManager
 from .rollouts import channel
 from .training.filters import Filters
@@ -50,9 +51,9 @@ class SpiralTrainer(Mixin):
     def __init__(self, config: DictConfig) -> None:
         self.launched = Launched()
         self.state = RunState(config, self.launched)
-        self.state.league.budgets.reports = channel.take_spent
         #: What trains in place of the policy gradient; None: nothing.
-        self.objective = extensions.first(lambda extension: extension.objective(config))
+        kind = extensions.objectives().get(config.algorithm.adv_estimator)
+        self.objective = None if kind is None else kind.make(config)
         self.filters = Filters.from_config(config)
         # in rounds a step's games are launched while it samples, until they have given so many turns
         in_rounds = config.batch_unit == "turns" and config.trainer.v1.trainer_mode == "sync"
@@ -62,8 +63,7 @@ class SpiralTrainer(Mixin):
         self.current = Step(0)
         #: What the rows of the batch whose advantages are computed were played for.
         self._facts: RowFacts
-        ours = {RAE, GRPO, *([config.algorithm.adv_estimator] * (self.objective is not None))}
-        register(ours, lambda: self._facts)  # verl asks within _compute_advantage
+        register((RAE, GRPO), lambda: self._facts)  # verl asks within _compute_advantage
         #: The engine of opponents that the run serves itself.
         self.opponents: opponent_engines.OpponentEngine | None = None
         #: What measures the policy at each validation.
@@ -92,14 +92,14 @@ class SpiralTrainer(Mixin):
         agent_loop_manager.on_launch = lambda batch: launch(batch, self.launched, self.state.league, seated)
         super().fit(agent_loop_manager)
         self.state.records.wait()
-        for watcher in self.state.watchers:
-            watcher.finish()
         if self._stopped_by is None:
             self.state.console.finish()
         else:
             self.state.console.say(self._stopped_by)
             if not self._interrupted:
                 (Path(self.config.run_dir) / STOPPED).write_text(self._stopped_by, encoding="utf-8")
+        for line in [line for watcher in self.state.watchers for line in watcher.finish()]:
+            self.state.console.say(line)
 
     def get_llm_client(self) -> Any:
         managers = self._rollout_server_managers()
@@ -118,7 +118,7 @@ class SpiralTrainer(Mixin):
             league.engine = self.opponents
             self.opponents.sleep()
         for extension in extensions.loaded():
-            exact = extension.exact(self.config, self.tokenizer, self.actor_rollout_wg)
+            exact = extension.validate(self.config, self.tokenizer, self.actor_rollout_wg)
             self.exact += [] if exact is None else [exact]
         if self.global_steps == 0 and league.due(0):
             self.state.join_pool(0, self.actor_rollout_wg.save_snapshot)
@@ -194,14 +194,14 @@ class SpiralTrainer(Mixin):
         if step.chosen is None:
             self._facts = step.rows.facts(batch, step.baselines, float(algorithm.gamma), float(algorithm.reward_scale))
         else:
-            self._facts = step.chosen.facts(batch.keys)
-            metrics |= step.chosen.metrics(batch.partition_id)
+            step.chosen.mark(batch.keys)
         batch = super()._compute_advantage(batch, metrics)
         step.rows.note_training(batch, step.baselines)
         if algorithm.adv_estimator == RAE:
             state.baselines.update(step.records)
         state.league.count(step.records, step.games.discarded)
         metrics |= training_metrics(step.records, step.games.discarded) | state.league.metrics(self.global_steps)
+        metrics |= {} if step.chosen is None else step.chosen.metrics(batch.partition_id)
         return batch
 
     def _compute_values(self, batch: Any, metrics: dict[str, Any]) -> Any:
@@ -268,6 +268,7 @@ class SpiralTrainer(Mixin):
     # -- the reference policy and checkpoints --------------------------------------------------------------------------
 
     def _init_resource_pool_mgr(self) -> None:
+        say_now("the policy's workers start")
         super()._init_resource_pool_mgr()
         use_our_workers(self.role_worker_mapping)
 
@@ -283,8 +284,8 @@ class SpiralTrainer(Mixin):
 
     def _save_checkpoint(self) -> None:
         """verl's, into a folder beside the checkpoints; it becomes a checkpoint when it is whole, and on the disk."""
+        say_now("a checkpoint is saved")
         step, callback = self.global_steps, self.checkpoint_callback
-        self.state.league.budgets.fetch()  # a report that both the queue and the state hold would be counted twice
         saved = self.state.save(step, lambda to: self.actor_rollout_wg.save_reference(to), self._save_models)
         callback.on_save(trainer=self, global_step=step, checkpoint_dir=str(saved), async_save=False)
 
@@ -346,7 +347,6 @@ class SpiralTrainer(Mixin):
             record.key = record.key.at_step(step)
         self.state.write_records("val", step, games)
         self._show("val", step, games)
-        self.state.league.budgets.fetch()
         metrics = validation_metrics([*games.records, *games.discarded])
         measured = [measure() for measure in self.exact]
         for exact in measured:

@@ -7,9 +7,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.storage import checkpoints
 from recipe.spiral.storage.checkpoints import folder_of
-from recipe.spiral.storage.record_folder import RecordFolder
 
 LIMIT = 1800.0
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.lab.audit.__main__ import main as audit
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.processes.launch import clean_run, end_with_parent
-from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import LIMIT, Run, killed_and_resumed, small
 from .counted import count

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import DETERMINISM, Run, small
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord, Turn
-from recipe.spiral.storage.record_folder import RecordFolder
 from tests.lab.opponents.endpoint import Endpoint, error, good
 
 from .conftest import DETERMINISM, Run, small

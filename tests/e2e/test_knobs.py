@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.group_baselines import GroupBaselines
 
 from .conftest import Run, small

@@ -198,12 +198,6 @@ def test_a_tied_output_layer_may_be_in_the_folder(
     assert engines.answers("b with its head", slots["b with its head"][0]) == of_folder(members["b"], engines.prompts)
 
 
-def test_the_watchdog_is_told_the_servers(engines: Engines) -> None:
-    named = dict(engines.opponents.actors())
-    assert list(named) == ["opponents' vLLM server 0.0", "opponents' vLLM server 1.0"]
-    assert ray.get([actor.__ray_ready__.remote() for actor in named.values()], timeout=60)
-
-
 # -- LoRA --------------------------------------------------------------------------------------------------------------
 
 
@@ -294,7 +288,7 @@ def test_servers_that_are_stopped_leave_no_processes(engines: Engines) -> None:
     ]
     processes = [*servers, *(child for server in servers for child in server.children(recursive=True))]
     assert len(processes) >= 6, "each is a server, an engine and a worker"
-    for _, server in engines.opponents.actors():
+    for server in engines.opponents.handles:
         ray.kill(server)
     _, alive = psutil.wait_procs(processes, timeout=60)
     assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]

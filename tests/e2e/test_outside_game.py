@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.storage.record_folder import RecordFolder
+from recipe.spiral.lab.record_folder import RecordFolder
 from tests.games.own import PENNIES
 
 from .conftest import Run, small

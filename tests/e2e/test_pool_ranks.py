@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.lab.audit.__main__ import main as audit
-from recipe.spiral.storage.record_folder import RecordFolder
+from recipe.spiral.lab.record_folder import RecordFolder
 
 from .conftest import Run, small
 from .test_fsp import check_who_answered

@@ -20,8 +20,8 @@ from omegaconf import OmegaConf
 from experiments import arithmetic
 from recipe.spiral.games import make
 from recipe.spiral.lab.audit.__main__ import main as audit
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord, Turn
-from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import DETERMINISM, LIMIT, ROOT, Run, small
 from .test_reference import shards
@@ -223,14 +223,14 @@ def test_games(tmp_path: Path, model: Path, runs: list[Run]) -> None:
     trained = set()
     for step, data in found.items():
         of_step = [record for record in records if record.key.step == step]
-        games, branches = ([r for r in of_step if bool(r.key.branch) is branch] for branch in (False, True))
+        games, branches = ([r for r in of_step if bool(r.key.retry) is branch] for branch in (False, True))
         moved = sum(bool(record.trainable_turns()) for record in games)
         assert (len(games), len(branches)) == (16, 3 * moved) == (16, data["games/branches"])
         found_pairs = list(pairs(of_step))
         assert len(found_pairs) == data["pairs/count"]
         for (chosen, good), (rejected, bad) in found_pairs:
             assert chosen.players == rejected.players and good.response != bad.response
-            trained.add((chosen.opponent, bool(chosen.key.branch or rejected.key.branch)))
+            trained.add((chosen.opponent, bool(chosen.key.retry or rejected.key.retry)))
     assert {("self", True), ("self", False)} < trained, "others, too"
     for record in records:
         dealt = [re.findall(r"card: (.)", make("KuhnPoker", record.key.game_seed()).observation(p)) for p in (0, 1)]

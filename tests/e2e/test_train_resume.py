@@ -16,14 +16,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.processes.launch import _segments_of
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
-from recipe.spiral.storage.record_folder import RecordFolder
+from recipe.spiral.storage.run_config import CHANGES
 
-from .conftest import Run, small
+from .conftest import Left, Run, small
 
 pytestmark = pytest.mark.e2e
 STEPS = 8
@@ -44,23 +43,21 @@ def test_a_killed_run_goes_on_as_the_same_run(
     runs.append(killed)
     # All processes are there; steps take less than a second, and looking at processes may take longer.
     killed.wait_for(rf"^training for {STEPS} steps")
-    left = killed.descendants()
     assert not reachable(killed)
-    private, segments = private_folder(killed), _segments_of(left)
+    private = private_folder(killed)
     killed.wait_for(rf"^step *3/{STEPS} ")
+    left = Left(killed)
     killed.signal(signal.SIGKILL)
     killed.wait()
+    assert left.gone(60) == []
 
     resumed = Run(tmp_path / "run", *overrides, f"{RATE}=1e-6", environment=offline)
     runs.append(resumed)
     resumed.wait_for(rf"^going on after step [246] of {STEPS}")
-    folders = [private, private_folder(resumed)]
-    segments |= _segments_of(resumed.descendants())
+    assert private_folder(resumed) == private
+    left = Left(resumed)
     assert resumed.wait() == 0, resumed.output[-4000:]
-    assert not [process for process in left if process.is_running() and process.status() != "zombie"]
-
-    assert not [name for name in segments if Path("/dev/shm", name).exists()]
-    assert not [folder for folder in folders if folder.exists()]
+    assert left.gone(10) == [] and not private.exists()
 
     folder = RecordFolder(tmp_path / "run" / "games")
     records = list(folder.read("train"))
@@ -75,9 +72,8 @@ def test_a_killed_run_goes_on_as_the_same_run(
     check_rates_and_trackers(tmp_path / "run", resumed.output)
     done = Run(tmp_path / "run", *overrides, f"{RATE}=1e-3")
     runs.append(done)
-    assert done.wait() == 0 and "starting Ray" not in done.output
-    assert f"the run is done: it has global_step_{STEPS}" in done.output
-    assert f"{RATE}=0.001: it was trained with 1e-06" in done.output
+    assert done.wait() == 0 and "run folder:" not in done.output
+    assert f"the run is done: it has step {STEPS}" in done.output
 
 
 def reachable(run: Run) -> list[tuple[str, str, int]]:
@@ -121,18 +117,15 @@ def check_arithmetic(records: list[GameRecord]) -> dict[tuple[str, int], float]:
 
 def check_rates_and_trackers(run_dir: Path, output: str) -> None:
     """The second start's learning rate holds from its checkpoint on; for trackers both starts are one run."""
-    said = re.search(
-        rf"^{re.escape(RATE)}: (\S+) up to \S+global_step_(\d), 1e-06 from there on$", output, re.MULTILINE
-    )
+    said = re.search(rf"^{re.escape(RATE)}: (\S+) up to step (\d), 1e-06 from there on$", output, re.MULTILINE)
     assert said is not None
     rates = [float(said[1])] * int(said[2])
     rates += [1e-6] * (STEPS - len(rates))
     lines = [line for line, _ in read_metrics(run_dir / METRICS) if "actor/lr" in line.metrics]  # others: validations
     logged = {line.step: line.metrics["actor/lr"] for line in lines}
     assert list(logged.values()) == pytest.approx(rates)
-    (shown := EventAccumulator(str(run_dir / "tensorboard"))).Reload()
-    points = [(point.step, point.value) for point in shown.Scalars("actor/lr")]
-    assert [step for step, _ in points] == list(logged) and [rate for _, rate in points] == pytest.approx(rates)
+    (noted,) = [json.loads(line) for line in (run_dir / CHANGES).read_text().splitlines()]
+    assert noted["step"] == int(said[2]) and noted["changed"][RATE] == [float(said[1]), 1e-6]
     names = [folder.name.rsplit("-", 1)[1] for folder in (run_dir / "wandb").glob("offline-run-*")]
     assert len(names) == 2 and len({*names}) == 1
 

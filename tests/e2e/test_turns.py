@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import Run, small
 from .test_train_resume import check_arithmetic

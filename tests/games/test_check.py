@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -104,7 +103,7 @@ BROKEN = {
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other process is asked, where the classes of this file are not known."""
-    monkeypatch.setattr(contract, "_digest_elsewhere", lambda game_id, hash_seed: "")
+    monkeypatch.setattr(contract, "digests_elsewhere", lambda game_ids: [contract.digest(game_ids[0])])
 
 
 @pytest.mark.usefixtures("alone")
@@ -139,34 +138,3 @@ def test_the_command_says_what_is_in_order_and_what_is_not(tmp_path: Path, monke
     assert hashed.startswith("mine:Hashed: the same seed gives another game in another process")
     assert undeclared.startswith("mine:Undeclared: the game does not say what it hides")
     assert unknown.startswith("Nope: unknown game")
-
-
-def test_what_the_games_code_raises_is_a_line_with_its_place(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fails(game_id: str, seed: int) -> Any:
-        raise ZeroDivisionError("no prize")
-
-    monkeypatch.setattr(contract, "make", fails)
-    monkeypatch.setattr(sys, "argv", ["check", "Pennies"])
-    assert contract.main() == 1
-    line = capsys.readouterr().err
-    assert re.fullmatch(r"Pennies: ZeroDivisionError: no prize \(.*test_check\.py, line \d+: raise .*\)\n", line)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "the following arguments are required: ids"),
-        (["Nim", "--gamez"], "unrecognized arguments: --gamez"),
-        (["Nim", "--games", "0"], "argument --games: 0: must be at least 1"),
-        (["Nim", "--games", "x"], "argument --games: invalid int value: 'x'"),
-    ],
-)
-def test_a_wrong_option_is_a_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["check", *arguments])
-    with pytest.raises(SystemExit) as end:
-        contract.main()
-    assert end.value.code == 2 and capsys.readouterr().err.endswith(f"games.check: error: {message}\n")

@@ -9,14 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.lab.opponents.budgets import Spent
 from recipe.spiral.opponents.fixed_opponents import find_opponent, parse_opponents
 from recipe.spiral.opponents.league import League, MemberGone
-from recipe.spiral.players.records import GameRecord, Usage
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seats import BASE, Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
 from tests.fake_verl import CONFIG
@@ -259,41 +257,11 @@ def test_an_opponent_that_no_entry_names_has_the_settings_of_its_kind() -> None:
 
 @pytest.mark.parametrize(
     "seat",
-    [Seat(), Seat(Opponent("pool", "step_000005"), (1,), True, 2), Seat(Opponent("random", "random"), (0,), quota="q")],
+    [Seat(), Seat(Opponent("pool", "step_000005"), (1,), True, 2), Seat(Opponent("random", "random"), (0,))],
 )
 def test_a_seat_travels_in_a_row(seat: Seat) -> None:
     assert Seat.from_row(seat.columns()) == seat
     assert seat.columns()["__rollout_n__"] == len(seat.trainable)
-
-
-def test_what_an_endpoint_cost_is_known_after_a_kill(tmp_path: Path) -> None:
-    entries = [{"kind": "api", "name": "gpt", "model": "m", "budget_tokens": 100, "api_key_env": None, "share": 0.5}]
-    first = league(tmp_path, "fsp.enabled=false", opponents=entries)
-    first.restore({}, None, [], "model")
-    first.begin_step(1)
-    assert {seat.opponent.name for seat in first.seat(games(1))} == {"self", "gpt"}
-    again = [Spent("gpt", Usage(0, 10))]
-    reported = [[Spent("gpt", Usage(90, 10)), *again], again]
-    reports = iter([[msgspec.json.encode(spent).decode() for spent in each] for each in reported])
-    first.budgets.reports = lambda: next(reports)
-    first.count([], [])
-    first.count([], [])
-    killed = league(tmp_path, "fsp.enabled=false", opponents=entries)
-    killed.budgets.say = lambda text: None
-    killed.restore({}, None, [], "model")
-    killed.begin_step(1)
-    assert Counter(seat.opponent.name for seat in killed.seat(games(1))) == {"self": 16}
-
-
-def test_validation_is_held_to_the_budget_too(tmp_path: Path) -> None:
-    """Also of an endpoint that plays in validation alone."""
-    entries = [{"kind": "api", "name": "gpt", "model": "m", "budget_tokens": 100, "api_key_env": None}]
-    made = league(tmp_path, "fsp.enabled=false", opponents=entries)
-    first, second = made.budgets.quotas(), made.budgets.quotas()
-    assert first.keys() == {"gpt"} and first != second, "of each validation another one"
-    assert json.loads(first["gpt"])["tokens"] == 50, "of two processes"
-    made.budgets.count([Spent("gpt", Usage(70, 10))])
-    assert json.loads(made.budgets.quotas()["gpt"])["tokens"] == 10
 
 
 # -- the asynchronous modes --------------------------------------------------------------------------------------------

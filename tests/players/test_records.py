@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.games import make
-from recipe.spiral.players.records import GameRecord, Tokens, Turn, Usage
+from recipe.spiral.lab.record_folder import RecordFolder, parse
+from recipe.spiral.players.records import GameRecord, Tokens, Turn
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.storage.record_folder import RecordFolder, parse
 from tests.made import Scripted, boxed, record, run_match, turn, unpacked
 
 _text = st.text(max_size=20)
@@ -33,7 +33,7 @@ _tokens = st.builds(
     st.none() | st.lists(_number, max_size=4),
     st.tuples(st.integers(0, 9), st.integers(0, 9)),
 )
-_usages = st.builds(Usage, st.integers(0, 9999), st.integers(0, 9999), st.none() | st.floats(0, 9), st.booleans())
+_usages = st.dictionaries(st.sampled_from(["prompt_tokens", "cost"]), st.integers(0, 9999))
 _turns = st.builds(
     Turn,
     st.integers(0, 1),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.processes.starting import choose_checkpoint, set_aside
+from recipe.spiral.processes.starting import choose_checkpoint, keep_date, set_aside
 from recipe.spiral.storage.checkpoints import TRACKER
 from recipe.spiral.storage.metrics_file import METRICS, MetricsFile
 from tests.storage.test_checkpoints import save
@@ -70,7 +72,7 @@ def written(run_dir: Path, *steps: int) -> dict[str, bytes]:
     for step in steps:
         MetricsFile(run_dir).log({"loss": 1.0}, step)
         (run_dir / "games" / f"train_step_{step:06d}.jsonl.gz").write_bytes(b"games")
-    for file in ("train.log", "config.yaml", "trackers.json", "spent.json", "spiral.log", "pool/step_000000/weights"):
+    for file in ("train.log", "config.yaml", "tracked_as", "spent.json", "spiral.log", "pool/step_000000/weights"):
         (run_dir / file).parent.mkdir(parents=True, exist_ok=True)
         (run_dir / file).write_text(file)
     return files(run_dir)
@@ -121,3 +123,26 @@ def test_before_a_first_step_no_weights_are_put_aside(tmp_path: Path) -> None:
     config.trainer.resume_mode = "disable"
     assert len(set_aside(config)) == 1
     assert not (tmp_path / "checkpoints" / TRACKER).is_symlink()
+
+
+def test_a_runs_prompts_tell_the_date_of_its_first_day(tmp_path: Path) -> None:
+    template, checkpoints = "data.apply_chat_template_kwargs", tmp_path / "checkpoints"
+    config = OmegaConf.create(
+        {
+            "run_dir": str(tmp_path),
+            "trainer": {"resume_mode": "auto", "resume_from_path": None, "default_local_dir": str(checkpoints)},
+            "data": {"apply_chat_template_kwargs": {}},
+        }
+    )
+    dated: Any = SimpleNamespace(chat_template="{{ strftime_now('%d %b %Y') }}")
+    keep_date(config, SimpleNamespace(chat_template="{{ messages }}"))  # type: ignore[arg-type]
+    assert OmegaConf.select(config, template) == {}
+    again = config.copy()
+    keep_date(config, dated)
+    assert OmegaConf.select(config, f"{template}.date_string") == date.today().strftime("%d %b %Y")
+    config.data.apply_chat_template_kwargs.date_string = "05 Mar 2025"
+    OmegaConf.save(config, tmp_path / "config.yaml")
+    (checkpoints / "global_step_4").mkdir(parents=True)
+    (checkpoints / TRACKER).write_text("4")
+    keep_date(again, dated)
+    assert OmegaConf.select(again, f"{template}.date_string") == "05 Mar 2025"

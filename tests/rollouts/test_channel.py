@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from recipe.spiral.players.records import GameRecord, Tokens, Usage
+from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel
 from recipe.spiral.rollouts.channel import GameFailed, GameLost, Report
@@ -17,12 +17,12 @@ from tests.made import record, turn
 
 
 def games() -> list[GameRecord]:
-    """One that counts, its branch, and the draw before it."""
+    """Two of one start that count, and the draw before them."""
     said = Tokens([1, 2], [3, 4], [-math.inf, -0.1], (2, 3))
-    counts = record(0, rewards=(1, -1), turns=[turn(0, 0, tokens=said), turn(1, 0, usage=Usage(5, 6, 0.01))])
+    counts = record(0, rewards=(1, -1), turns=[turn(0, 0, tokens=said), turn(1, 0, usage={"cost": 0.01})])
     counts = replace(counts, key=replace(counts.key, retry=1))
     branch = record(0, turns=[turn(1, 0)], past=["[4]"])
-    branch = replace(branch, key=replace(counts.key, branch=1))
+    branch = replace(branch, key=counts.key.next_retry())
     return [counts, branch, record(0, rewards=(0.0, 0.0), discarded="draw")]
 
 
@@ -34,8 +34,8 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> FakeQueue:
 def test_games_arrive_as_they_were_in_the_order_of_their_keys(queue: FakeQueue) -> None:
     counts, branch, draw = games()
     other = record(1, turns=[turn(0, 0)])
-    asyncio.run(channel.put(other.key, Report(other)))
-    asyncio.run(channel.put(counts.key, Report(counts, [draw], [branch])))
+    asyncio.run(channel.put(other.key, Report([other])))
+    asyncio.run(channel.put(counts.key, Report([draw, counts, branch])))
     played = channel.take([other.key, counts.key])
     assert played.records == [counts, branch, other]
     assert played.discarded == [draw]
@@ -45,7 +45,7 @@ def test_games_arrive_as_they_were_in_the_order_of_their_keys(queue: FakeQueue) 
 def test_a_number_that_is_none_in_json_arrives(queue: FakeQueue) -> None:
     """A model that has collapsed may give NaN as a log-probability, and the game is accounted for all the same."""
     collapsed = record(0, turns=[turn(0, 0, tokens=Tokens([1], [2], [math.nan], (0, 0)))])
-    asyncio.run(channel.put(collapsed.key, Report(collapsed)))
+    asyncio.run(channel.put(collapsed.key, Report([collapsed])))
     tokens = channel.take([collapsed.key]).records[0].turns[0].tokens
     assert tokens is not None and tokens.log_probs is not None and math.isnan(tokens.log_probs[0])
 

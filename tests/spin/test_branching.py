@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +13,10 @@ import pytest
 from recipe.spiral import rollout
 from recipe.spiral.games import GameFailure, make
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.players.seeds import GameKey, branch_keys
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel as game_channel
 from recipe.spiral.rollouts.schedule import GameShare, training_row
+from recipe.spiral.spin.branches import branch_keys
 from tests.test_rollout import Engine, keys, model, queue, said, self_play, sessions  # noqa: F401  (fixtures)
 
 
@@ -28,8 +28,8 @@ def test_branches_go_on_from_states_of_the_game(model: str, opening: int) -> Non
     game, *branches = game_channel.take(keys(row)).records
     before = len(game.past)
     assert bool(before) == bool(opening)
-    assert (game.key.branch, [branch.key.branch for branch in branches]) == (0, [1, 2, 3, 4, 5, 6])
-    assert {replace(branch.key, branch=0) for branch in branches} == {game.key}
+    assert [one.key.retry for one in (game, *branches)] == [0, 1, 2, 3, 4, 5, 6]
+    assert {branch.key.start() for branch in branches} == {game.key.start()} == {game.key}
     assert len({branch.key.seed("sampling", 0, 0) for branch in (game, *branches)}) == 7
     for branch in branches:
         place = len(branch.past) - before
@@ -68,7 +68,7 @@ def test_a_branch_that_fails_is_void_and_the_game_stays(model: str, monkeypatch:
     playing = rollout.play
 
     async def failing(key: GameKey, *args: Any, **more: Any) -> GameRecord:
-        if key.branch == 2:
+        if key.retry == 2:
             raise GameFailure("it broke")
         return await playing(key, *args, **more)
 
@@ -76,7 +76,7 @@ def test_a_branch_that_fails_is_void_and_the_game_stays(model: str, monkeypatch:
     row = self_play(0)
     asyncio.run(sessions(row, Engine(), model, {}, (1, 2)))
     played = game_channel.take(keys(row))
-    assert [record.key.branch for record in played.records] == [0, 1]
-    assert [(record.key.branch, record.discarded, record.reason) for record in played.discarded] == [
+    assert [record.key.retry for record in played.records] == [0, 1]
+    assert [(record.key.retry, record.discarded, record.reason) for record in played.discarded] == [
         (2, "void", "it broke")
     ]

@@ -13,7 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.utils import tensordict_utils as tu
 
-from recipe.spiral.spin.dpo import DPO, DpoSettings, PairLoss, compute_policy_loss_dpo, dpo_losses, log_ratios
+from recipe.spiral.spin.dpo import PairLoss, compute_policy_loss_dpo, dpo_losses, log_ratios
+from recipe.spiral.spin.dpo_settings import DPO, DpoSettings
 from tests.workers.test_mini_batch_worker import (
     LIMIT,
     Row,

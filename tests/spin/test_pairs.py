@@ -7,16 +7,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from recipe.spiral.lab.audit.recompute import marks
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.rae import Baselines
 from recipe.spiral.rollouts.channel import Played
-from recipe.spiral.spin.dpo import DpoSettings
-from recipe.spiral.spin.pairs import PairObjective, Pairs, find_pairs
-from recipe.spiral.training.filters import UNPAIRED, Filters
-from recipe.spiral.training.rows import estimate
+from recipe.spiral.spin.dpo_settings import DpoSettings
+from recipe.spiral.spin.pairs import UNPAIRED, PairObjective, Pairs, find_pairs
+from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.step import Step, account, deal
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
@@ -56,7 +55,6 @@ def test_scores_that_are_equal_tie_however_often_they_were_given() -> None:
     games = [game(i, 10, 0.1, trainable=(0,)) for i in range(3)] + [game(3, 11, 0.1, trainable=(0,))]
     pairs = find_pairs(rows_of(games))
     assert (pairs.keys, pairs.ties) == ([], {"TicTacToe": 1})
-    assert marks(games) == {}, "the audit's, too"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +94,9 @@ def test_without_a_pair_one_row_stays_and_nothing_is_trained() -> None:
     assert (step.keys, step.trains) == (["u0_0_0"], False)
     pairs = step.chosen
     assert isinstance(pairs, Pairs) and pairs.keys == []
-    assert pairs.metrics("train") == {
+    metrics = pairs.metrics("train")
+    assert metrics["turns/left_out/unpaired"] == 1.0 and metrics["games/TicTacToe/p0/win"] == 1.0
+    assert {name: value for name, value in metrics.items() if name.startswith("pairs/")} == {
         "pairs/count": 0.0,
         "pairs/ties": 1.0,
         "pairs/alone": 2.0,
@@ -127,10 +127,21 @@ def test_both_rows_of_a_pair_are_side_by_side_on_one_rank(mini_batches: int, ran
     assert len(keys) // ranks // mini_batches % 2 == 0
 
 
+def test_branches_are_counted_and_are_in_no_share_of_results() -> None:
+    """They began from a state that another game reached."""
+    alone = game(0, 10, 1.0)
+    branches = [replace(game(0, 11 + i, -1.0), key=replace(alone.key, retry=1 + i)) for i in range(3)]
+    metrics, whole = ({}, {})
+    for into, games in ((metrics, [alone, *branches]), (whole, [alone])):
+        into |= Pairs(records=games).metrics("train")
+    assert metrics == whole | {"games/branches": 3.0} and whole["games/TicTacToe/p0/win"] == 1.0
+
+
 def test_marks_are_no_advantages_of_padding() -> None:
     pairs = Pairs([("a", "b")], ["Nim"])
-    facts = pairs.facts(["b", "pad", "a"])
-    marks, returns = estimate(facts, torch.full((3, 2), 9.0), torch.tensor([[1, 1], [0, 0], [1, 0]]))
+    pairs.mark(["b", "pad", "a"])
+    asked = {"token_level_rewards": torch.full((3, 2), 9.0), "config": None}
+    marks, returns = get_adv_estimator_fn("dpo")(response_mask=torch.tensor([[1, 1], [0, 0], [1, 0]]), **asked)
     assert marks.tolist() == returns.tolist() == [[-1.0, -1.0], [0.0, 0.0], [1.0, 0.0]]
 
 

@@ -44,12 +44,6 @@ def test_the_box_is_compared_as_for_benchmarks(response: str, score: Score) -> N
     assert scorer("boxed", 5.0).score(question("7"), response) == score
 
 
-def test_an_answer_that_cannot_be_graded_has_no_score() -> None:
-    made = BoxScorer(0.05)
-    hard = made.score(question("\\sqrt{2}"), "\\boxed{9^{9^{9^{9}}}+x}")
-    assert hard.value in (None, 0.0) and (hard.value is None) == (hard.problem is not None)
-
-
 @pytest.mark.parametrize(
     ("reason", "score"),
     [
@@ -67,15 +61,6 @@ def test_a_function_gets_what_verl_gives_and_returns_a_number_or_a_dict(path: No
     try:
         assert made.score(question("5"), "12345") == Score(1.0)
         assert made.score(question("5"), "\\boxed{1}") == Score(0.25, answer="1")
-    finally:
-        made.close()
-
-
-def test_a_function_gets_the_right_answer_as_the_row_has_it(path: None) -> None:
-    made = FunctionScorer("grading_functions:any_of", 5.0)
-    asked = TrainingQuestion("qa", "0", [{"role": "user", "content": "?"}], "['7', 'seven']", "qa", ["7", "seven"], {})
-    try:
-        assert [made.score(asked, said).value for said in ("seven", "7", "[")] == [1.0, 1.0, 0.0]
     finally:
         made.close()
 
@@ -124,11 +109,6 @@ def test_a_function_that_never_returns_is_ended(awkward: FunctionScorer, respons
     assert awkward.score(question("7"), "fine").value == 0.5
 
 
-def test_programs_end_with_a_function_that_crashes(awkward: FunctionScorer) -> None:
-    assert awkward.score(question("7"), "die with a program").problem == "crash"
-    assert not programs()
-
-
 def programs() -> list[psutil.Process]:
     """Those that a function has started, and that do not end now."""
     started = [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "1234"]]
@@ -138,20 +118,6 @@ def programs() -> list[psutil.Process]:
 def test_a_function_that_forks_does_not_answer_twice(awkward: FunctionScorer) -> None:
     said = [awkward.score(question("7"), response).value for response in ("fork", "true", "fork", "fine")]
     assert said == [0.1, 1.0, 0.1, 0.5]
-
-
-def test_a_function_and_its_programs_have_an_empty_input(awkward: FunctionScorer) -> None:
-    """And not the questions that are asked."""
-    assert awkward.score(question("7"), "read").value == 0.0
-    assert awkward.score(question("7"), "fine").value == 0.5
-
-
-def test_a_worker_that_does_not_start_again_costs_an_answer(awkward: FunctionScorer) -> None:
-    awkward.score(question("7"), "fine")
-    awkward.score(question("7"), "die")
-    awkward._judge._command = [sys.executable, "-c", "raise SystemExit(4)"]
-    problem = awkward.score(question("7"), "fine").problem
-    assert problem is not None and problem.startswith("crash: the grader's process did not start: exit status 4")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def state(step: int, **more: Any) -> dict[str, Any]:
     known = {"step": step, "run_dir": "", "ranks": 1, "torch": "2", "settings": {"seed": 0}}
     moves = {"records_after": 0, "in_flight": [], "game_length": {"games": 0, "rows": 0}}
 
-    league = {"pool": None, "budgets": {}}
+    league = {"pool": None}
     return {**known, **moves, "baselines": {"values": []}, "guard": {}, "league": league, **more}
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import pytest
 
 from recipe.spiral.lab.run_progress import steps_done
-from recipe.spiral.processes.run_log import LOG, duration
-from recipe.spiral.processes.terminal import Follow
-from recipe.spiral.spin.dpo import DpoSettings
+from recipe.spiral.processes.run_log import LOG
+from recipe.spiral.spin.dpo_settings import DpoSettings
 from recipe.spiral.spin.pairs import PairObjective
-from recipe.spiral.training.console import Console
+from recipe.spiral.training.console import WIDTH, Console
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from tests.made import record, turn
 
@@ -38,7 +36,6 @@ def metrics() -> dict[str, float]:
     return {
         **training_metrics(games, []),
         "perf/games_per_second": 0.24,
-        "perf/overhead": 0.05,
         "turns/entropy": 1.23456,
         "actor/grad_norm": 0.5,
     }
@@ -56,9 +53,8 @@ def test_a_step_is_one_line_with_what_matters(tmp_path: Path) -> None:
     console.step(2, metrics(), SECONDS)
     start, line = log(tmp_path / "run")
     assert start == "training for 100 steps"
-    assert line.startswith("step   2/100  12.5 s (play 6.0  log-probs 1.5  update 4.0  sync 0.5)  0.24 games/s  ")
-    assert "KuhnPoker 0/0/100  TicTacToe 50/50/0  " in line
-    assert "invalid 20.0%  tokens 4.0  entropy 1.235  grad 0.500" in line
+    beginning = "step   2/100  12.5 s  KuhnPoker 0/0/100  TicTacToe 50/50/0  invalid 20.0%  play 6.0 update 4.0"
+    assert line.startswith(beginning) and len(line) <= WIDTH == 110
     assert line.endswith("ETA 20m25s"), "98 steps at 12.5 s"
 
 
@@ -70,15 +66,15 @@ def test_pairs_are_shown_and_their_lack_is_said(tmp_path: Path) -> None:
     console.step(1, metrics() | pairs, SECONDS)
     console.step(2, metrics() | {"pairs/count": 0.0, "pairs/ties": 15.0}, SECONDS)
     _, some, none = log(tmp_path / "run")
-    assert "  pairs 12 (ties 3) accuracy 75% margin +0.010  invalid" in some
-    assert "  pairs 0 (ties 15), so that there was no update  invalid" in none
+    assert "  pairs 12 (ties 3) accuracy 75% margin +0.010  KuhnPoker" in some
+    assert "  pairs 0 (ties 15), so that there was no update  " in none
 
 
 def test_games_that_a_prompt_ended_are_shown(tmp_path: Path) -> None:
     console = Console(tmp_path, Clock())
     console.start(0, 100)
     console.step(1, {**metrics(), "games/prompt_too_long": 0.03}, SECONDS)
-    assert "invalid 20.0%  prompt too long 3.0%  tokens 4.0" in log(tmp_path)[1]
+    assert "s  prompt too long 3.0%  KuhnPoker" in log(tmp_path)[1]
 
 
 def test_games_that_were_too_old_are_shown(tmp_path: Path) -> None:
@@ -87,14 +83,7 @@ def test_games_that_were_too_old_are_shown(tmp_path: Path) -> None:
     console.step(1, {**metrics(), "async/dropped": 2.0}, SECONDS)
     console.step(2, {**metrics(), "async/dropped": 0.0}, SECONDS)
     _, some, none = log(tmp_path)
-    assert "invalid 20.0%  stale 2  tokens 4.0" in some and "stale" not in none
-
-
-def test_the_reference_policys_time_is_shown_where_there_is_one(tmp_path: Path) -> None:
-    console = Console(tmp_path / "run", Clock())
-    console.start(0, 100)
-    console.step(1, metrics(), {**SECONDS, "ref": 2.0})
-    assert "log-probs 1.5  reference 2.0  update 4.0" in log(tmp_path / "run")[1]
+    assert "s  stale 2  KuhnPoker" in some and "stale" not in none
 
 
 def test_the_eta_of_a_resumed_run_counts_its_own_steps_only(tmp_path: Path) -> None:
@@ -114,7 +103,7 @@ def test_a_step_without_an_update_has_its_line(tmp_path: Path) -> None:
     console.start(0, 9)
     bare = {name: value for name, value in metrics().items() if not name.startswith("actor/")}
     console.step(1, bare, {"step": 2.0})
-    assert re.search(r"step 1/9  2\.0 s .*grad nan", log(tmp_path)[-1])
+    assert re.search(r"step 1/9  2\.0 s ", log(tmp_path)[-1])
 
 
 def test_a_validation_has_a_line_for_each_game_and_role(tmp_path: Path) -> None:
@@ -158,54 +147,6 @@ def test_the_end_says_how_far_and_how_long(tmp_path: Path) -> None:
 def test_a_run_that_only_validated_has_no_last_line(tmp_path: Path) -> None:
     Console(tmp_path).finish()
     assert not (tmp_path / LOG).exists()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0s"), (59.4, "59s"), (59.6, "1m00s"), (3599, "59m59s"), (3600, "1h00m"), (-3, "0s")]
-)
-def test_durations_are_for_people(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def wait_for(lines: list[str], count: int) -> None:
-    end = time.monotonic() + 60
-    while len(lines) < count and time.monotonic() < end:
-        time.sleep(0.01)
-
-
-def test_follow_shows_new_whole_lines_as_they_come(tmp_path: Path) -> None:
-    console = Console(tmp_path)
-    console.say("of an earlier run")
-    shown: list[str] = []
-    with Follow(tmp_path, shown.append, interval=0.01):
-        console.say("step 1")
-        wait_for(shown, 1)
-        assert shown == ["step 1"]
-        with (tmp_path / LOG).open("a") as half:
-            half.write("step 2 is half")
-            half.flush()
-            time.sleep(0.1)
-            assert shown == ["step 1"], "half a line was shown"
-            half.write(" written: 50 % → done\n")
-        wait_for(shown, 2)
-        console.say("step 3")
-    assert shown == ["step 1", "step 2 is half written: 50 % → done", "step 3"]
-
-
-def test_follow_waits_for_a_log_that_is_not_there_yet(tmp_path: Path) -> None:
-    shown: list[str] = []
-    with Follow(tmp_path / "run", shown.append, interval=0.01):
-        time.sleep(0.05)
-        Console(tmp_path / "run").say("step 1")
-    assert shown == ["step 1"]
-
-
-def test_follow_shows_the_last_lines_of_a_run_that_failed(tmp_path: Path) -> None:
-    shown: list[str] = []
-    with pytest.raises(RuntimeError), Follow(tmp_path, shown.append, interval=60):
-        Console(tmp_path).say("step 1")
-        raise RuntimeError
-    assert shown == ["step 1"]
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ class Table:
         if status == "finished":
             for key in self.launched.keys(uid):
                 record = GameRecord(key, "Nim", ("policy", "policy"), (0, 1), rewards=(rewards, -rewards))
-                asyncio.run(channel.put(key, channel.Report(record)))
+                asyncio.run(channel.put(key, channel.Report([record])))
         self.queue.kv_batch_put([uid], "train", tags=[{"status": status}])
 
     def sample(self, step: int, size: int) -> list[int]:

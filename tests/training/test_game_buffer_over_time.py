@@ -86,7 +86,7 @@ class Run:
             self.queue.kv_batch_put([f"{uid}_0_{row}" for row in range(len(tags))], "train", tags=tags)
             for key in self.launched.keys(uid):
                 record = GameRecord(key, "Nim", ("policy", "policy"), (0, 1), turns)
-                self.runner.run(channel.put(record.key, channel.Report(record)))
+                self.runner.run(channel.put(record.key, channel.Report([record])))
             self.queue.kv_batch_put([uid], "train", tags=[{"status": "finished"}])
 
     def in_turns(self, ahead: int) -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.group_baselines import GroupBaselines
-from tests.made import record
+from tests.made import record, turn
 
 
 def in_group(index: int, group: int, rewards: tuple[float, float], trainable: tuple[int, ...] = (0, 1)) -> GameRecord:
@@ -42,3 +43,12 @@ def test_a_replayed_game_stays_in_its_group() -> None:
 def test_frozen_opponents_have_no_baseline() -> None:
     game = in_group(0, 0, (1.0, -1.0), trainable=(1,))
     assert GroupBaselines([game]).of(game) == (None, -1.0)
+
+
+def test_equal_games_say_nothing_whatever_their_mean_is_rounded_to() -> None:
+    """The mean of thirteen times -1.3 is not -1.3."""
+    games = [in_group(index, 0, (-1.3, 0.7)) for index in range(13)]
+    groups, filters = GroupBaselines(games), Filters(zero_advantages=True)
+    compared = groups.of(games[0])
+    assert compared[0] != -1.3
+    assert {filters.reason(games[0], turn(player, 0), compared[player]) for player in (0, 1)} == {"zero_advantage"}

@@ -56,7 +56,7 @@ class League:
         return [seats[key.index % 2] for key, _ in games]
 
     def placed(self, key: GameKey, seat: Any) -> Any:
-        return replace(seat, slot=self.slot if seat.opponent.name == "step_3" else None, quota=f"of slot {self.slot}")
+        return replace(seat, slot=self.slot if seat.opponent.name == "step_3" else None)
 
 
 class Workers:
@@ -166,7 +166,7 @@ def test_a_resumed_run_plays_on_against_the_same_opponents_wherever_they_are_now
     for first, second in zip(before.rows[2:], after.rows, strict=True):
         assert {**first, "seat": {}} == {**second, "seat": {}}
         slot = 1 if first["seat"]["name"] == "step_3" else None
-        assert second["seat"] == {**first["seat"], "slot": slot, "quota": "of slot 1"}, "quotas begin anew"
+        assert second["seat"] == {**first["seat"], "slot": slot}
     assert again.state.league.seated == [] and again.state.league.begun == [7]
     left = {key for key in queue.partitions["train"] if "_" in key}
     assert left == {f"{uid}_0_0" for uid in over}, "rows of games that were under way are gone"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from statistics import fmean, pstdev
 
 import pytest
@@ -82,12 +81,6 @@ def test_draws_are_draws_whatever_the_baselines(baselines: tuple[float | None, f
     assert metrics["games/TicTacToe/p0/reward"] == 0.0
 
 
-def test_rewards_stay_rewards_when_advantages_are_there() -> None:
-    game = record(0, rewards=(1.0, -1.0), turns=[turn(0, 0, advantage=0.7), turn(1, 0, advantage=-0.9)])
-    metrics = training_metrics([game], [])
-    assert (metrics["games/TicTacToe/p0/reward"], metrics["games/TicTacToe/p1/reward"]) == (1.0, -1.0)
-
-
 def test_a_steps_turns_and_games_are_counted() -> None:
     metrics = training_metrics(GAMES, [])
     assert counted(metrics, "turns/") == {
@@ -97,7 +90,6 @@ def test_a_steps_turns_and_games_are_counted() -> None:
         "left_out/truncated": 0.0,
         "left_out/draw": 0.0,
         "left_out/zero_advantage": 0.0,
-        "left_out/unpaired": 0.0,
         "left_out/rejected": 0.0,
         "no_answer": 1 / 8,
         "unreadable": 0.0,
@@ -122,20 +114,6 @@ def test_games_that_a_prompt_ended_are_lost_for_both() -> None:
     assert metrics["games/TicTacToe/role_imbalance"] == 1.0, "of decided games, and nobody won this one"
 
 
-@pytest.mark.parametrize(("trainable", "opponent"), [((0, 1), "self"), ((0,), "random")])
-def test_branches_are_counted_and_are_in_no_share_of_results(trainable: tuple[int, ...], opponent: str) -> None:
-    """They began from a state that another game reached. Their tokens were spent all the same."""
-    more = {"trainable": trainable, "opponent": opponent, "turns": [turn(0, 0), turn(1, 0, "illegal", length=6)]}
-    game = record(0, rewards=(1.0, -1.0), **more)  # type: ignore[arg-type]
-    drawn = record(0, **more)  # type: ignore[arg-type]
-    branches = [replace(drawn, key=replace(drawn.key, branch=number)) for number in (1, 2, 3)]
-    metrics, alone = training_metrics([game, *branches], []), training_metrics([game], [])
-    assert (metrics["games/count"], metrics["games/branches"], metrics["games/draw"]) == (4.0, 3.0, 0.0)
-    changed = {name for name in metrics if metrics[name] != alone[name] and name.startswith(("games/", "opponents/"))}
-    tokens = set() if opponent == "self" else {"opponents/random/response_tokens"}
-    assert changed == {"games/count", "games/branches", *tokens}
-
-
 @pytest.mark.parametrize("verdict", ["no_answer", "unreadable", "illegal", "truncated"])
 def test_every_kind_of_illegal_turn_has_its_own_count(verdict: str) -> None:
     game = record(0, rewards=(-1.5, 0.5), turns=[turn(0, 0, verdict)])  # type: ignore[arg-type]
@@ -150,14 +128,6 @@ def test_truncated_responses_are_counted_where_they_are_read() -> None:
     metrics = training_metrics([game], [])
     assert metrics["games/TicTacToe/p0/truncated"] == 0.5
     assert metrics["games/TicTacToe/p1/truncated"] == metrics["turns/invalid"] == 0.0
-
-
-def test_a_baseline_of_groups_is_the_mean_over_the_games() -> None:
-    """Of one game: the last group's alone would be 0.75."""
-    games = [record(index, baselines=(baseline, -baseline)) for index, baseline in enumerate((0.25, -0.25, 0.75))]
-    metrics = training_metrics(games, [])
-    roles = [metrics[f"games/TicTacToe/p{role}/baseline"] for role in (0, 1)]
-    assert roles == [0.25, -0.25]
 
 
 def test_baselines_and_advantages_are_reported_by_role() -> None:
@@ -217,16 +187,6 @@ def test_every_opponent_is_counted_apart_with_intervals() -> None:
     assert metrics["val-core/TicTacToe/p0/win"] == metrics["val-core/perfect/TicTacToe/p0/win"] == 0.0, "the first"
 
 
-def test_a_games_first_opponent_is_the_one_that_has_it_also_where_nothing_counts() -> None:
-    void = _met("perfect", 0, (0.0, 0.0), discarded="void")
-    random = [_met("random", 1, (1.0, -1.0)), _met("random", 2, (1.0, -1.0), game="Nim")]
-    for order in ([void, *random], [*random, void]):
-        metrics = validation_metrics(order)
-        assert metrics["val-aux/perfect/TicTacToe/p0/void"] == 1.0
-        assert metrics["val-core/random/TicTacToe/p0/games"] == metrics["val-core/Nim/p0/games"] == 1.0
-        assert not counted(metrics, "val-core/TicTacToe/") and not counted(metrics, "val-core/perfect/")
-
-
 def test_roles_are_shown_with_their_opponents_where_there_are_several() -> None:
     alone = validation_metrics([_met("random", 0, (1.0, -1.0))])
     assert validated_roles(alone) == ["val-core/TicTacToe/p0"]
@@ -242,11 +202,6 @@ def _met(opponent: str, index: int, rewards: tuple[float, float], game: str = "T
 
 def _against_random(role: int) -> GameRecord:
     return record(8 + role, rewards=(1.0, -1.0) if role == 0 else (-1.0, 1.0), turns=[turn(role, 0)], trainable=(role,))
-
-
-def test_no_games_are_no_error() -> None:
-    assert training_metrics([], [])["games/count"] == 0.0
-    assert validation_metrics([]) == {}
 
 
 def test_the_entropy_is_the_mean_surprise_of_the_sampled_tokens() -> None:

@@ -211,9 +211,7 @@ def fetched(games: Sequence[dict[str, Any]], step: int) -> Any:
 
 
 #: All games are self-play, and nothing is spent.
-LEAGUE: Any = SimpleNamespace(
-    seat=lambda games: [Seat() for _ in games], budgets=SimpleNamespace(quotas=lambda: dict[str, str]())
-)
+LEAGUE: Any = SimpleNamespace(seat=lambda games: [Seat() for _ in games])
 
 
 def test_keys_of_turns_are_the_steps_and_without_gaps() -> None:

@@ -161,18 +161,18 @@ def test_games_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, conf
     log = (tmp_path / "run/train.log").read_text()
     assert "validation at step 40: perfect/TicTacToe/p0" in log
     checkpoints = tmp_path / "run/checkpoints"
-    table = summary(tmp_path / "run", checkpoints, "LiarsDice")
+    table = "\n".join(summary(tmp_path / "run", checkpoints, "LiarsDice"))
     assert "\nrandom/LiarsDice/p1 " in table and "NashConv" not in table
     for step, figures in ((0, (0.917, 0.5)), (40, (0.2, 0.75))):
         exact = zip(("val-core/KuhnPoker/nash_conv", "val-core/TicTacToe/optimal"), figures, strict=True)
         MetricsFile(tmp_path / "run").log({**dict(exact), "val-core/random/Nim/optimal": 9.0}, step)
-    table = summary(tmp_path / "run", checkpoints, "LiarsDice")
+    table = "\n".join(summary(tmp_path / "run", checkpoints, "LiarsDice"))
     assert re.search(r"^KuhnPoker, NashConv +0\.917 -> 0\.200$", table, re.MULTILINE)
     assert re.search(r"^TicTacToe, optimal moves +50\.0% -> 75\.0%$", table, re.MULTILINE) and "Nim" not in table
     assert table.endswith(f" -m recipe.spiral.report {tmp_path}/run")
     checkpoints.mkdir()
     (checkpoints / "global_step_40").mkdir(parents=True)
-    table = summary(tmp_path / "run", checkpoints, "LiarsDice")
+    table = "\n".join(summary(tmp_path / "run", checkpoints, "LiarsDice"))
     assert table.endswith(f" -m recipe.spiral.play LiarsDice {tmp_path}/run")
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel as game_channel
-from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.trainer import SpiralTrainer
 from recipe.spiral.training.launched import Launch
 from tests.fake_verl import Verl, trainer
@@ -34,7 +34,7 @@ def void(key: GameKey) -> GameRecord:
 def test_a_validation_of_void_games_is_told_and_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = trainer(monkeypatch, tmp_path, verl=WithoutRows, global_steps=7)
     for key in KEYS:
-        asyncio.run(game_channel.put(key, game_channel.Report(discarded=[void(key)])))
+        asyncio.run(game_channel.put(key, game_channel.Report([void(key)])))
     for key in KEYS:
         made.launched.add(str(key), [Launch(key)])
     assert VALIDATE(made)["val-aux/discarded/void"] == 3.0
@@ -48,7 +48,7 @@ def test_a_validation_of_void_games_is_told_and_ends_nothing(tmp_path: Path, mon
 def test_another_error_of_validation_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: Any = trainer(monkeypatch, tmp_path, verl=WithoutRows, global_steps=7)
     played = GameRecord(KEYS[0], "TicTacToe", ("policy", "random"), (0,), opponent="random")
-    asyncio.run(game_channel.put(KEYS[0], game_channel.Report(played)))
+    asyncio.run(game_channel.put(KEYS[0], game_channel.Report([played])))
     made.launched.add("uid", [Launch(KEYS[0])])
     with pytest.raises(ValueError, match="keys or partition were not found"):
         VALIDATE(made)

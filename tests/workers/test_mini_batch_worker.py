@@ -320,8 +320,8 @@ def test_where_no_token_is_trained_only_the_schedule_moves(monkeypatch: pytest.M
 @pytest.mark.parametrize(("kind", "wrapped"), [("language_model", True), ("value_model", False)])
 def test_extensions_wrap_the_policys_loss_alone(monkeypatch: pytest.MonkeyPatch, kind: str, wrapped: bool) -> None:
     class Wraps(extensions.Extension):
-        def wrap_loss(self, loss: Any) -> Any:
-            return "wrapped", loss
+        def objectives(self) -> Any:
+            return {"mine": extensions.ObjectiveKind(lambda config: None, lambda loss: ("wrapped", loss))}
 
     monkeypatch.setattr(extensions, "loaded", lambda: (Wraps(),))
     worker = object.__new__(MiniBatchWorker)

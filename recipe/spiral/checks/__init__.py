@@ -9,7 +9,6 @@ from __future__ import annotations
 from omegaconf import DictConfig
 
 from ..config import out_of_range
-from ..extensions import loaded
 from . import combinations, opponents_play, resumption
 from .errors import ConfigError, refusals
 from .prompts_fit import check_folder, check_model
@@ -24,5 +23,5 @@ def check(config: DictConfig) -> None:
             for wrong in found(config):
                 raise ConfigError(wrong)
         check_folder(config)
-        for look in (*opponents_play.PARTS, *resumption.PARTS, *(each.check for each in loaded())):
+        for look in (*opponents_play.PARTS, *resumption.PARTS):
             look(config)

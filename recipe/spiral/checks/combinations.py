@@ -11,7 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..extensions import loaded
+from ..extensions import objectives
 from ..match import Rules
 from ..opponents.engine_settings import has_adapter, models_served
 from ..players import random_player
@@ -56,13 +56,12 @@ def games(config: DictConfig) -> Iterator[str]:
 def advantages(config: DictConfig) -> Iterator[str]:
     """What turns are compared with."""
     name, data = config.algorithm.adv_estimator, config.data
-    more = [estimator for extension in loaded() for estimator in extension.estimators]
     if name == "grpo":
         yield (
             "algorithm.adv_estimator=grpo: compares the two players of one game, whose outcomes R and -R have the mean "
             "0; take grpo_role, with data.games_per_start"
         )
-    elif name not in (*ESTIMATORS, *more):
+    elif name not in (*ESTIMATORS, *objectives()):
         yield f"algorithm.adv_estimator={name}: knows nothing of games; known: {', '.join(ESTIMATORS)}"
     setting = "data.games_per_start" if plays_games(config) else "actor_rollout_ref.rollout.n"
     if name == "grpo_role" and (same := OmegaConf.select(config, setting)) == 1:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..processes.masking import without_secrets
 from ..storage.checkpoints import (
     REFERENCE,
     BrokenCheckpoint,
@@ -117,8 +116,7 @@ def followed(config: DictConfig, note: bool = False) -> list[str]:
     if checkpoint is None or before is None:
         return []
     step = int(checkpoint.name.removeprefix("global_step_"))
-    asked = OmegaConf.create(without_secrets(OmegaConf.to_container(config)))
-    changed = note_changes(run_dir, step, before, asked, note)
+    changed = note_changes(run_dir, step, before, config, note)
     return [
         f"{name}: {written(was)} up to step {step}, {written(now)} from there on"
         for name, (was, now) in changed.items()

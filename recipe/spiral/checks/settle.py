@@ -19,11 +19,10 @@ def settle(config: DictConfig) -> None:
     """Choose the config's extensions, for this process too, and set what follows, in place.
 
     Raises:
-        ValueError: an extension is not there, or refuses some settings.
+        ValueError: an extension is not there.
     """
     with open_dict(config):
-        for extension in extensions.choose(config, note):
-            extension.settle(config)
+        extensions.choose(config, note)
         model, rollout, data = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout, config.data
         config.run_dir = str(Path(config.run_dir).resolve())
         model.path = whole_path(model.path)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from ..processes import interrupts  # noqa: F401  # the first import: it ends at signals, and the next ones take seconds
-
-# isort: split
 import logging
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Checks what every game must keep, by playing it at random: ``python -m recipe.spiral.games.check <id> ...``
+"""What every game must keep, by playing it at random: ``python -m recipe.spiral.games.check my_games:Pennies``.
 
-The shared tests (``tests/games/test_every_game.py``) use the same functions, for every game of the registry.
+The shared test of all games (``tests/games/test_every_game.py``) calls the same functions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import random
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 
 from .base import TEXTARENA, Game, GameFailure, IllegalAction, UnknownGame
@@ -30,9 +29,6 @@ class BrokenContract(AssertionError):
 def require(kept: bool, rule: str) -> None:
     if not kept:
         raise BrokenContract(rule)
-
-
-# ----- playing -------------------------------------------------------------------------------------------------------
 
 
 def playout(game: Game, rng: random.Random) -> Iterator[tuple[Game, str]]:
@@ -62,17 +58,23 @@ def digest(game_id: str) -> str:
     return hashlib.sha256("\n".join(line for seed in range(3) for line in trace(game_id, seed)).encode()).hexdigest()
 
 
-def state(game: Game) -> tuple[object, ...]:
+def digests_elsewhere(game_ids: list[str]) -> list[str]:
+    """The games' digests in another process, which hashes texts differently."""
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    program = f"import sys; from {__package__}.check import digest; print(*map(digest, sys.argv[1:]))"
+    ran = subprocess.run([sys.executable, "-c", program, *game_ids], capture_output=True, text=True, env=environment)
+    require(ran.returncode == 0, f"the game cannot be played in another process: {ran.stderr[-500:]}")
+    return ran.stdout.split()
+
+
+def _state(game: Game) -> tuple[object, ...]:
     """All that can be seen of a game from outside, its randomness included."""
     return game.observation(0), game.observation(1), game.render(), game.legal_actions(), game.random.getstate()
 
 
-# ----- what is kept at a state, and at the end -----------------------------------------------------------------------
-
-
-def check_state(game: Game, rng: random.Random) -> None:
+def _check_state(game: Game, rng: random.Random) -> None:
     """The invariants of a state that is not terminal."""
-    before = state(game)
+    before = _state(game)
     legal = game.legal_actions()
     require(game.current_player in (0, 1), f"current_player is {game.current_player!r}, and must be 0 or 1")
     for player in (0, 1):
@@ -83,19 +85,19 @@ def check_state(game: Game, rng: random.Random) -> None:
     for action in rng.sample(legal, min(4, len(legal))):
         read = game.parse(action)
         require(read == action, f"parse({action!r}) must be the legal action itself, not {read!r}")
-        _refused(game.copy(), action, False)
+        _refuses(game.copy(), action, False)
     for action in {*rng.sample(game.actions, min(8, len(game.actions)))} - {*legal}:
-        _refused(game, action, True)
+        _refuses(game, action, True)
     for text in GARBAGE:
         read = game.parse(text)
         again = read is None or game.parse(read) == read
         require(again, f"parse({text[:30]!r}) is {read!r}, which is not read as itself")
         if read != text:
-            _refused(game, text, True)
-    require(state(game) == before, "looking, copying or a refused action has changed the game")
+            _refuses(game, text, True)
+    require(_state(game) == before, "looking, copying or a refused action has changed the game")
 
 
-def _refused(game: Game, action: str, illegal: bool) -> None:
+def _refuses(game: Game, action: str, illegal: bool) -> None:
     """Check that ``step`` raises IllegalAction at an illegal action, and only there."""
     try:
         game.step(action)
@@ -105,20 +107,34 @@ def _refused(game: Game, action: str, illegal: bool) -> None:
         require(not illegal, f"step({action[:30]!r}) must raise IllegalAction: it is no legal action")
 
 
-def check_end(game: Game, turns: int) -> None:
+def _check_end(game: Game, turns: int) -> None:
     """The invariants of a game that is over after so many turns."""
     require(turns <= game.max_turns, f"the game took {turns} turns, and max_turns is {game.max_turns}")
     require(game.legal_actions() == (), "legal_actions() must be () when the game is over")
     rewards = game.rewards()
-    require(isinstance(rewards, tuple), f"rewards() are {rewards}, and must be two, as in win(player)")
-    require(len(rewards) == 2 and sum(rewards) == 0, f"rewards() are {rewards}, and must be two that sum to 0")
+    pair = isinstance(rewards, tuple) and len(rewards) == 2
+    require(pair and sum(rewards) == 0, f"rewards() are {rewards}, and must be two that sum to 0")
     require(all(-1 <= reward <= 1 for reward in rewards), f"rewards() are {rewards}, outside [-1, 1]")
     require("-0.0" not in map(str, rewards), f"rewards() are {rewards}: 0.0 must have no sign")
     for action in (*game.actions[:3], "hello"):
-        _refused(game, action, True)
+        _refuses(game, action, True)
 
 
-# ----- what is hidden ------------------------------------------------------------------------------------------------
+def check_playouts(game_id: str, seeds: range) -> None:
+    """Random games keep the invariants: at a share of their states, and at their ends."""
+    for seed in seeds:
+        game, rng, turns = make(game_id, seed), player_rng(seed), 0
+        over = game.is_terminal
+        require(over in (True, False), f"is_terminal is {over}, and must be True or False: make it a property")
+        try:
+            for _ in playout(game, rng):
+                if rng.random() < STATES:
+                    _check_state(game, rng)
+                turns += 1
+                require(turns <= game.max_turns, f"the game goes on after max_turns={game.max_turns} turns")
+            _check_end(game, turns)
+        except BrokenContract as broken:
+            raise BrokenContract(f"seed {seed}, turn {turns}: {broken}") from None
 
 
 def check_hiding(game_id: str, seeds: range) -> None:
@@ -135,95 +151,51 @@ def check_hiding(game_id: str, seeds: range) -> None:
     for seed in seeds:
         for game, _ in playout(make(game_id, seed), player_rng(seed)):
             for player in (0, 1):
-                changed = game.copy()
+                changed, other = game.copy(), 1 - player
                 changed.change_private(player)
                 changes += (changed.render(), changed.observation(player)) != (game.render(), game.observation(player))
-                require(
-                    changed.observation(1 - player) == game.observation(1 - player),
-                    f"seed {seed}: player {1 - player} sees what only player {player} knows, in\n"
-                    f"{game.observation(1 - player)}",
-                )
+                seen = game.observation(other)
+                leak = f"seed {seed}: player {other} sees what only player {player} knows, in\n{seen}"
+                require(changed.observation(other) == seen, leak)
     require(changes > 0, "change_private(player) changes nothing that player sees or render() shows, at any state")
-
-
-# ----- a whole game --------------------------------------------------------------------------------------------------
-
-
-def check_playouts(game_id: str, seeds: range) -> None:
-    """Random games keep the invariants: at a share of their states, and at their ends."""
-    for seed in seeds:
-        game, rng, turns = make(game_id, seed), player_rng(seed), 0
-        over = game.is_terminal
-        require(over in (True, False), f"is_terminal is {over}, and must be True or False: make it a property")
-        try:
-            for _ in playout(game, rng):
-                if rng.random() < STATES:
-                    check_state(game, rng)
-                turns += 1
-                require(turns <= game.max_turns, f"the game goes on after max_turns={game.max_turns} turns")
-            check_end(game, turns)
-        except BrokenContract as broken:
-            raise BrokenContract(f"seed {seed}, turn {turns}: {broken}") from None
 
 
 def check_copies(game_id: str, seeds: range) -> None:
     """A copy goes on as the game would, with the same randomness, and leaves the game alone."""
     for seed in seeds:
         rng = player_rng(seed)
-        game, branch_at = make(game_id, seed), rng.randrange(8)
+        game, last = make(game_id, seed), rng.randrange(8)
         for turn, _ in enumerate(playout(game, rng)):
-            if turn == branch_at:
+            if turn == last:
                 break
-        first, second, original = game.copy(), game.copy(), state(game)
-        ends = []
-        for twin in (first, second):
+        twins, before, ends = (game.copy(), game.copy()), _state(game), []
+        for twin in twins:
             for _ in playout(twin, random.Random(1)):
                 pass
             ends.append((twin.render(), twin.rewards()))
         require(ends[0] == ends[1], f"seed {seed}: two copies, played alike, end differently")
-        require(state(game) == original, f"seed {seed}: playing a copy has changed the game")
+        require(_state(game) == before, f"seed {seed}: playing a copy has changed the game")
 
 
-def check_seeds(game_id: str) -> None:
-    """The same seed gives the same game: beside others, with any global generator, and in any process."""
+def check_seeds(game_id: str, elsewhere: str | None = None) -> None:
+    """The same seed gives the same game: beside others, with any global generator, and in any process. ``elsewhere`` is
+    the game's digest there, if it is known."""
     alone = trace(game_id, 7)
     random.seed(1)
-    before = random.getstate()
-    moves = random.Random(0)
+    before, moves = random.getstate(), random.Random(0)
     others = [playout(make(game_id, seed), moves) for seed in (7, 8, 9)]
     among = trace(game_id, 7, lambda: [next(other, None) for other in others])
     require(among == alone, "the same seed gives another game beside other games")
     require(random.getstate() == before, "the game draws from the module random; draw from self.random")
-    digests = {_digest_elsewhere(game_id, hash_seed) for hash_seed in (1, 2)}
     require(
-        len(digests) == 1,
+        digest(game_id) == (elsewhere or digests_elsewhere([game_id])[0]),
         "the same seed gives another game in another process; sort sets before you walk through them, and do not use "
         "hash()",
     )
 
 
-def _digest_elsewhere(game_id: str, hash_seed: int) -> str:
-    """The digest in a process that hashes texts differently."""
-    environment = {
-        **os.environ,
-        "PYTHONHASHSEED": str(hash_seed),
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
-    ran = subprocess.run(
-        [sys.executable, "-m", __spec__.name, "--digest", game_id], capture_output=True, text=True, env=environment
-    )
-    require(ran.returncode == 0, f"the game cannot be played in another process: {ran.stderr[-500:]}")
-    return ran.stdout
-
-
 def check_game(game_id: str, games: int = 100) -> None:
-    """Everything above, in so many random games.
-
-    Raises:
-        BrokenContract: the game does not keep something; the message says what.
-        UnknownGame: there is no such game.
-        Exception: whatever the game raises.
-    """
+    """All of this, in so many random games. Raises BrokenContract, or whatever the game raises."""
     few = range(max(1, games // 10))
     check_playouts(game_id, range(games))
     check_copies(game_id, few)
@@ -233,29 +205,17 @@ def check_game(game_id: str, games: int = 100) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        "games.check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser("games.check", description="Play games at random, and say what they do not keep.")
     parser.add_argument("ids", nargs="+", help="games, for example my_package.my_game:Pennies")
     parser.add_argument("--games", type=int, default=100, help="how many random games are played of each")
-    parser.add_argument("--digest", action="store_true", help="only print a digest of some games, to compare machines")
-    arguments = parser.parse_args()
-    if arguments.games < 1:
-        parser.error(f"argument --games: {arguments.games}: must be at least 1")
+    options = parser.parse_args()
     status = 0
-    for game_id in arguments.ids:
+    for game_id in options.ids:
         try:
-            if arguments.digest:
-                print(digest(game_id))
-            else:
-                check_game(game_id, arguments.games)
-                unknown = "; what it hides is not known" if game_id.startswith(TEXTARENA) else ""
-                print(f"{game_id}: in order, in {arguments.games} random games{unknown}")
-        except Exception as error:
-            said, place = str(error), traceback.extract_tb(error.__traceback__)[-1]
-            if not isinstance(error, BrokenContract | GameFailure | UnknownGame | ImportError):  # the game's own
-                said = f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno}: {place.line})"
-            print(said if said.startswith(game_id) else f"{game_id}: {said}", file=sys.stderr)
+            check_game(game_id, options.games)
+            print(f"{game_id}: in order, in {options.games} random games")
+        except (BrokenContract, GameFailure, UnknownGame, ImportError) as error:
+            print(f"{game_id}: {error}", file=sys.stderr)
             status = 1
     return status
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from ..processes.run_log import LOG
 from ..storage.checkpoints import latest
 from ..storage.metrics_file import METRICS, read_metrics
-from ..storage.record_folder import RecordFolder
 from ..training.metrics import SHARES, validated_roles, validation_metrics
 from .own_command import command
+from .record_folder import RecordFolder
 
 #: Exact measures that the summary has: a metric's name, what it is called, and how its values are written.
 _EXACT = {"nash_conv": ("NashConv", ".3f"), "optimal": ("optimal moves", ".1%")}
 
 
-def summary(run_dir: Path, checkpoints: Path, game: str | None) -> str:
+def summary(run_dir: Path, checkpoints: Path, game: str | None) -> list[str]:
     """A table of the first and the last validation by opponent, game and role, and of exact measures; the run's folders
     below it, and the commands to look at the run and to play ``game`` against it (None: it has none)."""
     folder = RecordFolder(run_dir / "games")
@@ -40,7 +40,7 @@ def summary(run_dir: Path, checkpoints: Path, game: str | None) -> str:
     lines.append(f"look at it:   {command('report', run_dir)}")
     if game is not None and latest(checkpoints) is not None:
         lines.append(f"play it:      {command('play', game, run_dir)}")
-    return "\n".join(lines)
+    return lines
 
 
 def _exact(run_dir: Path) -> list[tuple[str, str]]:

@@ -12,6 +12,8 @@ from ..players import random_player
 from ..players.player import Player
 from ..players.random_player import RandomPlayer
 
+#: The argument of ``Kind.make`` that is no setting.
+RUN_DIR = "run_dir"
 #: The kinds that need no extension.
 OURS = {"random": Kind(RandomPlayer, random_player.check_game)}
 
@@ -25,7 +27,11 @@ def kinds() -> dict[str, Kind]:
 
 
 def make_player(
-    kind: str, settings: Mapping[str, Any] | None = None, name: str | None = None, known: Mapping[str, Kind] = {}
+    kind: str,
+    settings: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    known: Mapping[str, Kind] = {},
+    run_dir: str | None = None,
 ) -> Player:
     """A player, which serves any number of games at a time. Nothing is asked of a network.
 
@@ -34,6 +40,7 @@ def make_player(
         settings: what its ``Kind.make`` takes.
         name: for records and metrics, in place of the player's own.
         known: the kinds that there are; none: the run's.
+        run_dir: the folder for what a player notes there; None: it is to note nothing.
 
     Raises:
         ValueError: an unknown kind, something is wrong with the settings, or the key's variable is not set.
@@ -44,13 +51,14 @@ def make_player(
         others = "" if len(known) > len(OURS) else "; others come with extensions"
         raise ValueError(f"{kind!r} is no kind of fixed player; known kinds: {', '.join(known)}{others}")
     given = {str(key): value for key, value in (settings or {}).items()}
-    parameters = inspect.signature(known[kind].make).parameters
+    parameters = dict(inspect.signature(known[kind].make).parameters)
+    takes_run_dir = parameters.pop(RUN_DIR, None) is not None
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     if not takes_any and (unknown := sorted(given.keys() - {*parameters})):
         raise ValueError(
             f"{', '.join(unknown)}: no setting of the kind {kind!r}; it has {', '.join(parameters) or 'no settings'}"
         )
-    player: Any = known[kind].make(**given)
+    player: Any = known[kind].make(**given, **({RUN_DIR: run_dir} if takes_run_dir else {}))
     if name is not None:
         player.name = name
     return player

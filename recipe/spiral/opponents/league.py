@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..extensions import Budgets, first
 from ..players.records import GameRecord
 from ..players.seats import BASE, PAST_SELF, Seat
 from ..players.seeds import GameKey
@@ -41,7 +40,6 @@ class League:
         pool: past selves; None: there are none.
         folder: their weights.
         fixed: the other opponents of the training, by name.
-        budgets: of opponents that cost something, also of those that play in validation only.
         engine: serves members and opponents of kind "model"; None: nobody does.
     """
 
@@ -52,7 +50,6 @@ class League:
             self.pool = Pool(fsp.size, fsp.start_from, fsp.update_interval, fsp.sample, int(config.seed))
         self.folder = PoolFolder(Path(config.run_dir) / POOL)
         self.fixed = {each.name: each for each in parse_opponents(config.opponents) if each.share > 0}
-        self.budgets: Budgets = first(lambda extension: extension.budgets(config)) or Budgets()
         self.engine: Engine | None = None
         self.in_play: Callable[[], Collection[str]] = tuple
         #: Members are LoRA adapters; then ``BASE``, the model without one, needs no files.
@@ -64,10 +61,9 @@ class League:
         self._shares = ({PAST_SELF: float(fsp.ratio)} if fsp.enabled else {}) | {
             name: opponent.share for name, opponent in self.fixed.items()
         }
-        #: Of this step: the pool's members, each served model's slots, and quotas of those that cost something.
+        #: Of this step: the pool's members, and each served model's slots.
         self._playing: list[str] = []
         self._slots: dict[str, tuple[int, ...]] = {}
-        self._quotas: dict[str, str] = {}
 
     @cached_property
     def models(self) -> dict[str, Path]:
@@ -80,7 +76,6 @@ class League:
         """Choose the pool's members of this step, and load them. MemberGone: the files of one are not there."""
         in_play = self._members_in_play()
         self._playing = self._choose(step, in_play)
-        self._quotas = self.budgets.quotas()
         members = {name: self.folder.path(name) for name in dict.fromkeys([*in_play, *self._playing])}
         for name, path in members.items():
             if self._has_files(name) and (missing := missing_files(path)):
@@ -106,14 +101,14 @@ class League:
         seat = draw_seat(key, self._shares, self._playing, self._games_per_start)
         name = seat.opponent.name
         plays = name not in self.fixed or self.fixed[name].plays(game)
-        return seat if plays and not self.budgets.reached(name) else Seat()
+        return seat if plays else Seat()
 
     def placed(self, key: GameKey, seat: Seat) -> Seat:
-        """A game's seat with this step's slot and quota of its opponent. Of several slots its games take turns."""
+        """A game's seat with this step's slot of its opponent. Of several slots its games take turns."""
         name = seat.opponent.name
         slots = self._slots.get(name)
         slot = slots[key.index // 2 % len(slots)] if slots else None  # both roles play in each
-        return replace(seat, model=name in self._slots, slot=slot, quota=self._quotas.get(name, ""))
+        return replace(seat, model=name in self._slots, slot=slot)
 
     def sleep(self) -> None:
         """When a step's games are over, or go on in the next: give the devices' memory back."""
@@ -121,10 +116,9 @@ class League:
             self.engine.sleep()
 
     def count(self, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> None:
-        """Take in a step's games: win rates move by those that count and are no branches."""
-        self.budgets.fetch()
+        """Take in a step's games: win rates move by those that count."""
         if self.pool is not None:
-            self.pool.record(each for each in records if each.opponent == PAST_SELF and not each.key.branch)
+            self.pool.record(each for each in records if each.opponent == PAST_SELF)
 
     def due(self, step: int) -> bool:
         """Whether the policy after ``step`` is to join the pool; step 0 is before the first."""
@@ -147,14 +141,14 @@ class League:
         for number, member in enumerate(member for member in members if member.name in self._playing):
             metrics[f"fsp/member/{number}/age"] = float(step - member.step)
             metrics[f"fsp/member/{number}/win"] = member.win_rate
-        return metrics | self.budgets.metrics()
+        return metrics
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """All that is counted, as JSON takes it."""
         pool = None if self.pool is None else self.pool.state_dict()
-        return {"pool": pool, "budgets": self.budgets.state_dict()}
+        return {"pool": pool}
 
     def save_into(self, checkpoint: Path) -> None:
         """Put the members' weights into a checkpoint that is being written, also of those that have left and play."""
@@ -176,7 +170,6 @@ class League:
             MemberGone: the checkpoint lacks a member.
             ValueError: there is no model or adapter at a path of ``initial``.
         """
-        self.budgets.load_state_dict(state.get("budgets", {}))
         self.folder.restore_from(checkpoint)
         if self.pool is None:
             return

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from ..games import Game
 from .prompts import History
-from .records import Tokens, Usage
+from .records import Tokens
 from .seeds import GameKey
 
 
@@ -55,13 +55,13 @@ class Position:
 class Response:
     """A player's answer: the text.
 
-    For language models also the tokens, and whether the length limit cut it off; for endpoints what it used.
+    For language models also the tokens, and whether the length limit cut it off; ``usage`` is for the record alone.
     """
 
     text: str
     tokens: Tokens | None = None
     truncated: bool = False
-    usage: Usage | None = None
+    usage: dict[str, Any] | None = None
 
 
 class Player(Protocol):
@@ -79,14 +79,3 @@ class Player(Protocol):
             PlayerMisconfigured: there never will be one.
             PromptTooLong: it cannot be asked at this position.
         """
-
-
-@runtime_checkable
-class PaidPlayer(Player, Protocol):
-    """A player that costs something, within a training."""
-
-    def take(self, quota: str) -> None:
-        """Be held to what ``Budgets.quotas`` of its extension gave this process, from this game on."""
-
-    def report(self) -> str:
-        """What it has spent since the last report, for ``Budgets.reports``."""

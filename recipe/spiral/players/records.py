@@ -46,36 +46,6 @@ class Tokens:
     answered_by: str | None = None
 
 
-@dataclass(frozen=True)
-class Usage:
-    """What was asked of an endpoint that is paid for.
-
-    Attributes:
-        prompt_tokens: tokens that were read.
-        response_tokens: tokens that were written, hidden reasoning included.
-        cost: in US dollars; None where no prices are known.
-        estimated: whether the endpoint did not count, and the numbers are estimates from the texts' lengths.
-    """
-
-    prompt_tokens: int = 0
-    response_tokens: int = 0
-    cost: float | None = None
-    estimated: bool = False
-
-    @property
-    def tokens(self) -> int:
-        return self.prompt_tokens + self.response_tokens
-
-    def __add__(self, other: Usage) -> Usage:
-        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
-        return Usage(
-            self.prompt_tokens + other.prompt_tokens,
-            self.response_tokens + other.response_tokens,
-            sum(costs) if costs else None,
-            self.estimated or other.estimated,
-        )
-
-
 @dataclass
 class Turn:
     """One observation and one response.
@@ -92,7 +62,7 @@ class Turn:
         advantage: what the turn was trained with (the mean over its tokens); set by the trainer, None for turns that
             were not trained.
         left_out: why a trainable player's turn was not trained, see ``filters``; set by the trainer.
-        usage: what the answer used of an endpoint that is paid for.
+        usage: what the answer used of something that is paid for, as its player counts that.
     """
 
     player: int
@@ -105,7 +75,7 @@ class Turn:
     truncated: bool = False
     advantage: float | None = None
     left_out: str | None = None
-    usage: Usage | None = None
+    usage: dict[str, Any] | None = None
 
 
 @dataclass
@@ -126,8 +96,8 @@ class GameRecord:
             "surplus", the games before it gave the batch enough turns; "stale", it was too old when it could have been
             trained; None for games that count.
         reason: of a void game, what failed; of one with the termination "prompt_too_long", how long the prompt was.
-        past: of a branch, or after a random opening, the actions of both players that led to the state from which it
-            goes on; ``turns`` has what comes after.
+        past: the actions of both players, of a random opening for instance, that led to the state from which the game
+            was played; ``turns`` has what comes after.
     """
 
     key: GameKey

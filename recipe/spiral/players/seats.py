@@ -16,8 +16,6 @@ from .records import SELF_PLAY, GameRecord
 PAST_SELF = "pool"
 #: The name of the initial model, as a member of the pool or as an entry of ``opponents``.
 BASE = "base"
-#: Whom a question is answered to: the kind and the name of the other player of its record.
-GRADER = "grader"
 
 
 @dataclass(frozen=True)
@@ -49,14 +47,12 @@ class Seat:
         trainable: the players whose turns are trained: (0, 1) in self-play, else the policy's.
         model: whether the opponent is a model that the run serves itself.
         slot: which of the opponents' engines serves it; None: it is an adapter on the policy's, or no model.
-        quota: what this process may spend on an endpoint in this step, a ``Quota`` as JSON; "": no change.
     """
 
     opponent: Opponent = Opponent()
     trainable: tuple[int, ...] = (0, 1)
     model: bool = False
     slot: int | None = None
-    quota: str = ""
 
     def columns(self) -> dict[str, Any]:
         """The columns of a dataset's row. Of few columns a step's games are launched sooner."""
@@ -70,4 +66,4 @@ class Seat:
         """From a row's columns."""
         seat = row["seat"]
         opponent = Opponent(seat["opponent"], seat["name"])
-        return cls(opponent, tuple(seat["trainable"]), seat["model"], seat["slot"], seat["quota"])
+        return cls(opponent, tuple(seat["trainable"]), seat["model"], seat["slot"])

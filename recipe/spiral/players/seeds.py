@@ -7,7 +7,6 @@ however many machines games are played.
 from __future__ import annotations
 
 import hashlib
-import random
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +23,6 @@ class GameKey:
         index: the game's place within that step.
         retry: 0, or which replay of the game this is.
         group: the place of the step's first game that starts from the same state; None: no other game does.
-        branch: 0, or which branch of the game this is: it has the game's past up to a state, and goes on by itself.
     """
 
     split: str
@@ -33,22 +31,19 @@ class GameKey:
     index: int
     retry: int = 0
     group: int | None = field(default=None, compare=False)
-    branch: int = 0
 
     @property
-    def order(self) -> tuple[str, int, int, int, int, int]:
+    def order(self) -> tuple[str, int, int, int, int]:
         """What keys are compared by."""
-        return self.split, self.run_seed, self.step, self.index, self.retry, self.branch
+        return self.split, self.run_seed, self.step, self.index, self.retry
 
     def start(self) -> GameKey:
         """The key that decides the initial state; in a group, the key of its first game."""
-        whole = replace(self, branch=0) if self.branch else self
-        return whole if self.group is None else replace(whole, index=self.group, retry=0)
+        return self if self.group is None else replace(self, index=self.group, retry=0)
 
     def seed(self, purpose: str, *parts: int) -> int:
         """A seed of 63 bits for one purpose ("turn", "opponent", ...) within this game."""
-        branch = ("branch", self.branch) if self.branch else ()
-        return derive_seed(self.split, self.run_seed, self.step, self.index, self.retry, *branch, purpose, *parts)
+        return derive_seed(self.split, self.run_seed, self.step, self.index, self.retry, purpose, *parts)
 
     def game_seed(self) -> int:
         """The seed of the game itself: cards, dice, words."""
@@ -59,29 +54,18 @@ class GameKey:
         return replace(self, retry=self.retry + 1)
 
     def first_try(self) -> GameKey:
-        """The key that the game had when it was launched; of a branch, that of its game."""
-        return replace(self, retry=0, branch=0) if self.retry or self.branch else self
+        """The key that the game had when it was launched."""
+        return replace(self, retry=0) if self.retry else self
 
     def at_step(self, step: int) -> GameKey:
         """The key under which a game of a validation set is kept: the set is the same at every step."""
         return replace(self, step=step)
 
     def __str__(self) -> str:
-        branch = f"-{self.branch}" if self.branch else ""
-        return f"{self.split}-{self.run_seed}-{self.step}-{self.index}-{self.retry}{branch}"
+        return f"{self.split}-{self.run_seed}-{self.step}-{self.index}-{self.retry}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "branch" or value}
-
-
-def branch_keys(key: GameKey, turns: int, states: int, continuations: int) -> list[tuple[GameKey, int]]:
-    """The keys of a game's branches, each with the place of the turn that it has anew.
-
-    Of so many turns at most ``states`` are taken anew, each ``continuations`` times.
-    """
-    drawn = sorted(random.Random(key.seed("branches")).sample(range(turns), min(states, turns)))
-    places = [place for place in drawn for _ in range(continuations)]
-    return [(replace(key, branch=number), place) for number, place in enumerate(places, start=1)]
+        return dict(vars(self))
 
 
 def derive_seed(*parts: str | int) -> int:

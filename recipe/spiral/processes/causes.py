@@ -1,72 +1,39 @@
-"""What ended a run, in a line for people."""
+"""What ended a run, in a line for people; and what the process that it comes from said last."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from .engine_failure import EngineFailure
-from .masking import without_secrets
+from .engine_failure import last_lines
 
-if TYPE_CHECKING:
-    from ray.exceptions import RayActorError
-
-#: In a run's folder: what ended its trainer, until the next start.
-CAUSE = "failure.txt"
-#: What people call the actors that a run waits for, by the actor's class.
-_WORKERS = {
-    "AgentLoopWorkerTQ": "rollout worker",
-    "FastServer": "vLLM server",
-    "FastSlotServer": "opponent's vLLM server",
-    "RolloutWorker": "rollout worker",
-    "SlotServer": "opponent's vLLM server",
-    "TaskRunner": "trainer",
-    "VLLMServer": "vLLM server",
-    "WorkerDict": "policy worker",
-}
-
-#: Of Ray's errors where it starts more slowly than it allows itself, its own or a cluster's.
-_SLOW_RAY = re.compile("node (timed out during|to) startup")
-
-
-def says_all(error: BaseException, plain: tuple[type[Exception], ...] = ()) -> bool:
-    """Whether ``cause_of`` says all that there is to know, so that a traceback would only hide it."""
-    return isinstance(error, plain) or _SLOW_RAY.search(str(error)) is not None
+#: In Ray's errors: the processes that they come through, the outermost first.
+_PROCESS = re.compile(r"\bpid[=:] ?(\d+)")
 
 
 def cause_of(error: BaseException, plain: tuple[type[Exception], ...] = ()) -> str:
-    """What the trainer's error comes from: a worker that died, or the innermost error.
-
-    ``plain``: errors whose message says everything.
-    """
-    return str(without_secrets(_cause_of(error, plain)))
-
-
-def _cause_of(error: BaseException, plain: tuple[type[Exception], ...]) -> str:
+    """What the trainer's error comes from: an actor that died, or the innermost error, without its class if it is one
+    of ``plain``, whose messages say everything."""
     from ray.exceptions import RayActorError
 
     if isinstance(error, RayActorError):
-        name = re.search(r"class_name: (\S+)", str(error))
-        actor = name.group(1).rsplit(".", 1)[-1] if name else ""
-        worker = _WORKERS.get(actor, actor or "worker")
-        return f"{death_of(worker, error)}; start the run again to go on from its last checkpoint"
+        text = " ".join(str(error).split())
+        name = re.search(r"\bname: (\S+)", text) or re.search(r"class_name: (\S+)", text)
+        why = text.rpartition("The actor is dead because ")[2]
+        return f"{name[1] if name else 'an actor'} died ({why[:160]})"
     cause = getattr(error, "cause", None) or error
-    if isinstance(cause, (EngineFailure, *plain)):
-        return str(cause)
-    what = f"{type(cause).__name__}: {cause}"
-    if _SLOW_RAY.search(what):
-        return "Ray did not start within the 30 seconds that it allows itself; start again when less runs here"
-    return what
+    return str(cause) if isinstance(cause, plain) else f"{type(cause).__name__}: {cause}"
 
 
-def death_of(worker: str, error: RayActorError) -> str:
-    """Who died, and the sentence of Ray's message that says why; of an actor that could not be made, its own error.
-    Where a machine does not answer Ray any more, it ends the actors there, which did nothing wrong."""
-    text = " ".join(str(error).split())
-    if re.search("node has (died|crashed)", text):
-        return f"Ray lost the machine of the {worker}: its raylet was ended or stopped, or had no time to answer"
-    start = max(text.find("Worker exit type"), 0)
-    why = text[start : start + 160].rsplit(". ", 1)[0]
-    if "raised in its creation task" in text:
-        why = str(error).strip().splitlines()[-1].strip()
-    return f"the {worker} died ({why})"
+def said_last(error: BaseException, session: Path | None) -> str:
+    """The last lines that the process wrote which an error of Ray's comes from; "": it wrote none, or nobody knows.
+
+    Args:
+        session: where the run's own Ray has its files; None: it is a cluster's.
+    """
+    pids = _PROCESS.findall(f"{error.__cause__ or ''} {error}")
+    if not pids or session is None:
+        return ""
+    logs = sorted(session.glob(f"session_latest/logs/worker-*-{pids[-1]}.*"))
+    text = last_lines("\n".join(log.read_text(errors="replace") for log in logs))
+    return f"the last lines of process {pids[-1]}:\n{text}" if text else ""

@@ -6,19 +6,23 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
+from ..players.prompts import DATE, DATE_FORM, Tokenizer, tells_the_date
 from ..storage.checkpoints import (
     CONFIG,
     EARLIER,
     POOL,
     TRACKER,
+    config_of,
     is_of,
     latest,
     resumed_from,
+    run_before,
     steps,
 )
 from ..storage.metrics_file import METRICS, read_metrics
@@ -110,3 +114,16 @@ def rollout_is(config: DictConfig) -> Any:
     if correction.rollout_is != "auto":
         return correction.rollout_is
     return None if config.trainer.v1.trainer_mode == "sync" or bypass_mode(config) else "token"
+
+
+def keep_date(config: DictConfig, tokenizer: Tokenizer) -> None:
+    """Fix the date that the model's chat template tells in each prompt: the first day of the run, or of the one that it
+    goes on from, also for evaluations of it."""
+    kwargs = config.data.apply_chat_template_kwargs
+    if not tells_the_date(tokenizer) or kwargs.get(DATE):
+        return
+    checkpoint = resumed_from(config)
+    before = None if checkpoint is None else config_of(run_before(config, checkpoint))
+    first = None if before is None else OmegaConf.select(before, f"data.apply_chat_template_kwargs.{DATE}")
+    with open_dict(kwargs):
+        kwargs[DATE] = first or date.today().strftime(DATE_FORM)

@@ -1,5 +1,4 @@
-"""What a command prints, and how it ends: the lines of ``train.log`` as they come, strangers' words made harmless, and
-one last line when it fails."""
+"""What a command prints, and how it ends: strangers' words made harmless, and one last line when it fails."""
 
 from __future__ import annotations
 
@@ -7,23 +6,14 @@ import logging
 import os
 import re
 import sys
-import threading
 import traceback
 import unicodedata
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable
 from typing import NoReturn, TextIO
 
 from .garbage import end_at_once
 from .interrupts import interrupted, interrupted_by
-from .masking import without_secrets
-from .run_log import LOG
 
-#: In a run's folder: what libraries print in the processes that start the run and Ray.
-LIBRARIES_LOG = "libraries.log"
 #: What a shell gives for a process that SIGPIPE ended.
 _NOBODY_READS = 141
 #: Letters and marks for Python, and nothing to see: joiners, fillers, selectors of variants. (Not those that choose
@@ -33,73 +23,14 @@ _SHOWS_NOTHING = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\
 LONGEST, MOST_LINES = 20_000, 500
 
 
-class Follow:
-    """Prints what is appended to ``train.log``, or another file, while the block runs. A line may hold a stranger's
-    words, such as an endpoint's error, so it is made harmless.
-
-    Args:
-        show: takes each line; None: prints it where this process prints now.
-        interval: seconds between looks.
-    """
-
-    def __init__(
-        self, run_dir: Path, show: Callable[[str], None] | None = None, interval: float = 0.3, log: str = LOG
-    ) -> None:
-        self._path = run_dir / log
-        self._show = show or partial(print, file=sys.stdout, flush=True)
-        self._interval = interval
-        self._position = self._path.stat().st_size if self._path.exists() else 0
-        self._lines: list[str] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Follow:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._print_new()
-
-    def seen(self, *beginnings: str) -> bool:
-        """Whether a line that begins so was printed."""
-        return any(line.startswith(beginnings) for line in self._lines)
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._interval):
-            self._print_new()
-
-    def _print_new(self) -> None:
-        if not self._path.exists():
-            return
-        with self._path.open("rb") as log:
-            log.seek(self._position)
-            new = log.read()
-        whole = new[: new.rfind(b"\n") + 1]
-        self._position += len(whole)
-        lines = whole.decode("utf-8", errors="replace").splitlines()
-        self._lines += lines
-        for line in lines:
-            self._show(visible(line))
-
-
 def quiet_logging() -> None:
     """Show of what libraries log in this process only warnings and errors."""
     for handler in logging.getLogger().handlers:  # Hydra's console handler
         if type(handler) is logging.StreamHandler:
             handler.setLevel(logging.WARNING)
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # At each start Ray warns that a local cluster has token authentication; nobody has to do anything about that.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
-
-
-@contextmanager
-def prints_aside(run_dir: Path) -> Iterator[None]:
-    """Send what libraries print in this process into a file of the run's folder; errors are still shown."""
-    with (run_dir / LIBRARIES_LOG).open("a", encoding="utf-8") as log, redirect_stdout(log), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        warnings.filterwarnings("ignore", message="Disabled critic")  # verl's, where there is none by default
-        yield
 
 
 def note(text: str) -> None:
@@ -111,13 +42,13 @@ def fail(error: object, status: int) -> int:
     if isinstance(error, BrokenPipeError):  # of what was printed: nobody reads on
         raise error
     print(end="", flush=True)  # does nothing where stdout is closed
-    print(f"spiral: {visible(without_secrets(' '.join(str(error).split())))}", file=sys.stderr, flush=True)
+    print(f"spiral: {visible(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
     return status
 
 
 def show_traceback(error: BaseException, file: TextIO | None = None) -> None:
     """Print where an error comes from, on stderr unless another file is given."""
-    text = visible(without_secrets("".join(traceback.format_exception(error))))
+    text = visible("".join(traceback.format_exception(error)))
     print(text, end="", file=file or sys.stderr, flush=True)
 
 

@@ -16,18 +16,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
-from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import msgspec
 import transfer_queue as tq
 
 from ..players.records import GameRecord
-from ..players.seats import GRADER
 from ..players.seeds import GameKey
 
 PARTITION = "games"
-SPENT = "spent"
 
 
 class GameFailed(RuntimeError):
@@ -101,15 +98,11 @@ class Report(msgspec.Struct, omit_defaults=True):
     """What became of a game.
 
     Attributes:
-        record: the game that counts; None: it was given up.
-        discarded: what was played in its place before.
-        branches: of the game that counts, those that count.
+        games: what was played, those that were discarded among them.
         error: what ended it.
     """
 
-    record: GameRecord | None = None
-    discarded: Sequence[GameRecord] = ()
-    branches: Sequence[GameRecord] = ()
+    games: Sequence[GameRecord] = ()
     error: str | None = None
 
 
@@ -127,23 +120,13 @@ class Played:
         """Raises GameFailed: no game counts, because a player or the game failed in each of them."""
         voids = [record for record in self.discarded if record.discarded == "void"]
         if voids and not self.records:
-            first, mend = voids[0], "see that questions.grader judges such responses"
-            if first.opponent != GRADER:
-                mend = "give opponents a smaller share, see that they answer, or leave out a game that fails"
-            raise GameFailed(
-                f"in step {step} all games were void, the first against {first.opponent}: {first.reason}; {mend}"
-            )
+            first = voids[0]
+            raise GameFailed(f"in step {step} all games were void, the first against {first.opponent}: {first.reason}")
 
 
-async def put(key: GameKey, report: Report, spent: str | None = None) -> None:
-    """Hand over what became of a game.
-
-    Args:
-        key: the game's, or any of its retries'.
-        spent: what a ``PaidPlayer`` of this process reports, where one played.
-    """
-    beside = [Entry(SPENT, uuid4().hex, {"entry": spent})] if spent else []
-    await send([*beside, Entry(PARTITION, _name(key), {"status": "reported"}, {"entry": _encode(report)})])
+async def put(key: GameKey, report: Report) -> None:
+    """Hand over what became of a game; ``key`` is its own, or any of its retries'."""
+    await send([Entry(PARTITION, _name(key), {"status": "reported"}, {"entry": _encode(report)})])
 
 
 async def put_failure(key: GameKey, game: str, error: Exception) -> None:
@@ -159,20 +142,10 @@ def take(keys: Iterable[GameKey]) -> Played:
         GameLost: one of them did not report.
     """
     reports = _take(list(keys))
-    records = [report.record for report in reports if report.record]
-    records += [game for report in reports for game in report.branches]
-    discarded = [game for report in reports for game in report.discarded]
-    in_order = attrgetter("key.order")
-    return Played(sorted(records, key=in_order), sorted(discarded, key=in_order))
-
-
-def take_spent() -> list[str]:
-    """Take all reports of what was spent off the channel."""
-    reports = (tq.kv_list(SPENT) or {}).get(SPENT, {})
-    entries = {name: tag["entry"] for name, tag in reports.items() if tag}  # one that is being put has no tag yet
-    if entries:
-        tq.kv_clear(keys=list(entries), partition_id=SPENT)
-    return list(entries.values())
+    games = sorted((game for report in reports for game in report.games), key=attrgetter("key.order"))
+    return Played(
+        [game for game in games if game.discarded is None], [game for game in games if game.discarded is not None]
+    )
 
 
 def forget(keys: Iterable[GameKey]) -> None:

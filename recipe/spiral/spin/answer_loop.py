@@ -14,15 +14,13 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
-from ..players.player import PromptTooLong
 from ..players.prompts import general_template
 from ..players.records import GameRecord, Tokens, Turn
-from ..players.seats import GRADER
 from ..players.seeds import GameKey
 from ..rollout import PolicyLoop, turns_to_rows
 from ..rollouts import channel
 from .response_scores import Score, scorer
-from .training_questions import TrainingQuestion
+from .training_questions import GRADER, TrainingQuestion
 
 
 class AnswerLoop(PolicyLoop):
@@ -40,18 +38,26 @@ class AnswerLoop(PolicyLoop):
         question = TrainingQuestion.from_json(row["raw_prompt"])
         try:
             record = await self._answer(key, question, sampling_params)
-            counts = record.discarded is None
-            await channel.put(key, channel.Report(record) if counts else channel.Report(discarded=[record]))
+            await channel.put(key, channel.Report([record]))
         except Exception as error:
             await channel.put_failure(key, question.data_set, error)
             raise
-        return turns_to_rows(record, 0) if counts else []
+        return turns_to_rows(record, 0) if record.discarded is None else []
 
     async def _answer(self, key: GameKey, question: TrainingQuestion, sampling: Mapping[str, Any]) -> GameRecord:
         template = general_template(self.config.prompt.template)
         prompt_ids = question.encode(self.tokenizer, template, **self.apply_chat_template_kwargs)
         if len(prompt_ids) > (limit := int(self.rollout_config.prompt_length)):
-            raise PromptTooLong(f"question {question.id}: {len(prompt_ids)} tokens; data.max_prompt_length={limit}")
+            problem = f"{len(prompt_ids)} tokens, more than data.max_prompt_length={limit}"
+            return GameRecord(
+                key,
+                question.data_set,
+                ("policy", GRADER),
+                (0,),
+                opponent=GRADER,
+                discarded="void",
+                reason=f"question {question.id}: {problem}",
+            )
         tokens, truncated = await self._generate(prompt_ids, {**sampling, "seed": key.seed("sampling", 0, 0)})
         text = self._decode(tokens.response_ids)
         settings = self.config.questions

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,33 +18,7 @@ from verl.trainer.ppo.core_algos import register_policy_loss
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric.utils import AggregationType, Metric
 
-from .dpo_checks import DPO
-
-
-@dataclass(frozen=True)
-class DpoSettings:
-    """How pairs are compared."""
-
-    #: How strongly; in DPO the coefficient of the KL to the reference.
-    beta: float = 0.1
-    #: DPO's, IPO's (arXiv 2310.12036) or SLiC's (arXiv 2305.10425).
-    loss_type: Literal["sigmoid", "ipo", "hinge"] = "sigmoid"
-    #: Of "sigmoid": the probability that a pair is the wrong way round.
-    label_smoothing: float = 0.0
-    #: Whether a response's log-probability is the sum over its tokens or their mean.
-    log_prob: Literal["sum", "mean"] = "sum"
-
-    @classmethod
-    def from_config(cls, algorithm: Any) -> DpoSettings:
-        """By ``algorithm.dpo_*``. Where ``dpo_log_prob`` is null, IPO takes means, as its authors do."""
-        kind = algorithm.dpo_loss_type
-        log_prob: Any = algorithm.dpo_log_prob or ("mean" if kind == "ipo" else "sum")
-        return cls(float(algorithm.dpo_beta), kind, float(algorithm.dpo_label_smoothing), log_prob)
-
-    @property
-    def batch_info(self) -> dict[str, Any]:
-        """What a batch that is sent to the workers says beside its rows."""
-        return {"force_group_size": 2, DPO: asdict(self)}
+from .dpo_settings import DPO, DpoSettings
 
 
 def log_ratios(

@@ -15,10 +15,17 @@ from typing import Any
 
 import torch
 import transfer_queue as tq
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
-from ..training.filters import UNPAIRED
-from ..training.rows import RowFacts, Rows
-from .dpo import DpoSettings, log_ratios, pair_sums
+from ..players.records import GameRecord
+from ..training.metrics import share_metrics
+from ..training.rows import Rows
+from .branches import without_branches
+from .dpo import log_ratios, pair_sums
+from .dpo_settings import DPO, DpoSettings
+
+#: Why a turn is left out that is in no pair.
+UNPAIRED = "unpaired"
 
 
 @dataclass
@@ -31,6 +38,8 @@ class Pairs:
         ties: how many prompts had several responses and no best one, by game.
         alone: how many prompts had one response, by game.
         settings: how they are compared.
+        records: the games of the batch.
+        unpaired: the share of the turns that are in no pair.
     """
 
     keys: list[tuple[str, str]] = field(default_factory=list)
@@ -38,21 +47,32 @@ class Pairs:
     ties: Counter[str] = field(default_factory=Counter)
     alone: Counter[str] = field(default_factory=Counter)
     settings: DpoSettings = field(default_factory=DpoSettings)
+    records: list[GameRecord] = field(default_factory=list)
+    unpaired: float = 0.0
 
-    def facts(self, keys: Sequence[str]) -> RowFacts:
-        """The marks of a batch's rows, in its order: 1 for chosen, -1 for rejected, 0 for padding."""
+    def mark(self, keys: Sequence[str]) -> None:
+        """The next advantages are the marks of these rows: 1 for chosen, -1 for rejected, 0 for padding."""
         marks = {chosen: 1.0 for chosen, _ in self.keys} | {rejected: -1.0 for _, rejected in self.keys}
-        zeros = torch.zeros(len(keys))
-        return RowFacts(torch.tensor([marks.get(key, 0.0) for key in keys]), zeros, zeros, shaped=False)
+        of_rows = torch.tensor([marks.get(key, 0.0) for key in keys])
+
+        def estimator(response_mask: torch.Tensor, **_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+            advantages = of_rows.unsqueeze(-1) * response_mask.to(torch.float32)
+            return advantages, advantages
+
+        ADV_ESTIMATOR_REGISTRY[DPO] = estimator
 
     def metrics(self, partition: str) -> dict[str, float]:
-        """``pairs/{count,ties,alone}`` and ``pairs/{game}/...``.
+        """``pairs/{count,ties,alone}`` and ``pairs/{game}/...``; and the shares of games without branches, which begin
+        from states that other games reached.
 
         accuracy, margin and rewards are means over a game's pairs, by the policy as it is before the update: 0 where it
         still is the reference. The rows of ``partition`` have log-probabilities by now.
         """
+        whole = without_branches(self.records)
+        metrics = share_metrics(whole)
+        metrics |= {"games/branches": float(len(self.records) - len(whole)), "turns/left_out/unpaired": self.unpaired}
         counts = {"count": Counter(self.games), "ties": self.ties, "alone": self.alone}
-        metrics = {f"pairs/{name}": float(count.total()) for name, count in counts.items()}
+        metrics |= {f"pairs/{name}": float(count.total()) for name, count in counts.items()}
         for game in sorted({*self.games, *self.ties, *self.alone}):
             metrics |= {f"pairs/{game}/{name}": float(count[game]) for name, count in counts.items()}
         if not self.keys:
@@ -80,12 +100,12 @@ class PairObjective:
 
     def choose(self, rows: Rows) -> Pairs:
         """The pairs; turns that are in none are left out, and say so."""
-        pairs = replace(find_pairs(rows), settings=self._settings)
-        paired = {key for pair in pairs.keys for key in pair}
+        pairs = find_pairs(rows)
+        paired, alone = {key for pair in pairs.keys for key in pair}, 0
         for key, turn in zip(rows.keys, rows.turns, strict=True):
             if key not in paired and turn.left_out is None:
-                turn.left_out = UNPAIRED
-        return pairs
+                turn.left_out, alone = UNPAIRED, alone + 1
+        return replace(pairs, settings=self._settings, records=rows.records, unpaired=alone / max(len(rows), 1))
 
     def line(self, metrics: Mapping[str, float]) -> str:
         """The pairs, the prompts that tied, and how many pairs the update found the right way."""

@@ -10,10 +10,10 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from ..players.seats import GRADER, Opponent, Seat
+from ..players.seats import Opponent, Seat
 from ..players.seeds import GameKey
 from ..rollouts.dataset import ENDLESS
-from .training_questions import TrainingQuestion, load_questions, order, train_key
+from .training_questions import GRADER, TrainingQuestion, load_questions, order, train_key
 
 AGENT = "spiral_answer"
 

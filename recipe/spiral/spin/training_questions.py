@@ -21,6 +21,8 @@ from ..lab.graders.question import Kind, Question, answer_fields, choice_questio
 from ..players.prompts import Template, Tokenizer, conversation_ids
 from ..players.seeds import GameKey, derive_seed
 
+#: Whom a question is answered to: the kind and the name of the other player of its record.
+GRADER = "grader"
 #: Stands before the answer in GSM8K's solutions; and an answer with commas between its thousands.
 _ANSWER = "####"
 _NUMBER = re.compile(r"[-+$]*\d+(,\d{3})+(\.\d+)?")

@@ -18,8 +18,8 @@ from .checkpoints import EARLIER, POOL, TRACKER, BrokenCheckpoint, latest, name_
 from .disk import flush
 from .manifest import Entries, read_manifest, write_manifest
 
-#: How the names of folders begin that are no checkpoints: those that are written, and those that are removed.
-UNFINISHED = "unfinished-"
+#: How the names of our folders begin that are no checkpoints: those that are written, and those that are removed.
+UNFINISHED = "spiral-unfinished-"
 
 
 class CheckpointFolder:

@@ -18,16 +18,9 @@ from ..storage.disk import LineFile
 from .metrics import SHARES, validated_roles
 
 #: The phases of a step that are shown: the word in the line, and verl's name.
-_PHASES = {
-    "play": "gen",
-    "log-probs": "old_log_prob",
-    "reference": "ref",
-    "update": "update_actor",
-    "sync": "update_weights",
-}
-
-#: How the line begins from which on a run trains.
-TRAINS = ("training for ", "going on after ")
+_PHASES = {"play": "gen", "update": "update_actor"}
+#: Characters of a step's line.
+WIDTH = 110
 
 
 class Console:
@@ -52,34 +45,42 @@ class Console:
             self.say(f"going on after step {step} of {total}" if step else f"training for {total} steps")
 
     def step(self, step: int, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> None:
-        """Write the line of a step."""
+        """Write the line of a step: what fits into a terminal, the first things first; the rest is in the trackers."""
         assert self._total is not None, "start comes before the first step"
         elapsed = self._clock() - self._started
         left = elapsed / (step - self._first) * (self._total - step)
-        phases = "  ".join(f"{label} {seconds[name]:.1f}" for label, name in _PHASES.items() if name in seconds)
-        objective = "" if self.objective is None else self.objective.line(metrics)
-        self.say(
-            f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s ({phases})  "
-            f"{metrics['perf/games_per_second']:.3g} games/s  overhead {metrics['perf/overhead']:.0%}  "
-            f"{self._games(metrics)}{objective}"
-            f"invalid {metrics['turns/invalid']:.1%}  {self._lost(metrics)}"
-            f"tokens {metrics['turns/response_tokens']:.1f}  entropy {metrics['turns/entropy']:.3f}  "
-            f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  {self._pool(metrics)}ETA {duration(left)}"
-        )
+        phases = " ".join(f"{label} {seconds[name]:.1f}" for label, name in _PHASES.items() if name in seconds)
+        objective = "" if self.objective is None else self.objective.line(metrics).strip()
+        line = f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s"
+        eta = f"  ETA {duration(left)}"
+        for part in (
+            objective,
+            self._lost(metrics),
+            *self._games(metrics),
+            f"invalid {metrics['turns/invalid']:.1%}",
+            self._pool(metrics),
+            phases,
+            f"tokens {metrics['turns/response_tokens']:.1f}",
+            f"entropy {metrics['turns/entropy']:.2f}",
+        ):
+            if part and len(line) + 2 + len(part) + len(eta) <= WIDTH:
+                line += f"  {part}"
+        self.say(line + eta)
 
     @staticmethod
-    def _games(metrics: Mapping[str, float]) -> str:
+    def _games(metrics: Mapping[str, float]) -> list[str]:
         """Player 0's wins/draws/losses in percent, for each game of the step."""
         wins = sorted(name for name in metrics if name.startswith("games/") and name.endswith("/p0/win"))
         roles = [name.removesuffix("/win") for name in wins]
         shares = ("/".join(f"{100 * metrics[f'{role}/{result}']:.0f}" for result in RESULTS) for role in roles)
-        return "".join(f"{role.split('/')[1]} {share}  " for role, share in zip(roles, shares, strict=True))
+        return [f"{role.split('/')[1]} {share}" for role, share in zip(roles, shares, strict=True)]
 
     @staticmethod
     def _lost(metrics: Mapping[str, float]) -> str:
         """The share of the games that a prompt ended, and the number of those that were too old to be trained."""
         too_long, stale = metrics.get("games/prompt_too_long"), metrics.get("async/dropped")
-        return (f"prompt too long {too_long:.1%}  " if too_long else "") + (f"stale {stale:.0f}  " if stale else "")
+        shown = (f"prompt too long {too_long:.1%}" if too_long else "", f"stale {stale:.0f}" if stale else "")
+        return "  ".join(filter(None, shown))
 
     @staticmethod
     def _pool(metrics: Mapping[str, float]) -> str:
@@ -88,7 +89,7 @@ class Console:
             return ""
         shares = [metrics[name] for name in metrics if re.fullmatch(r"fsp/member/\d+/win", name)]
         won = f" {sum(shares) / len(shares):.0%}" if shares else ""
-        return f"pool {metrics['fsp/size']:.0f}{won}  "
+        return f"pool {metrics['fsp/size']:.0f}{won}"
 
     def validation(self, step: int, metrics: Mapping[str, float], more: Iterable[str] = ()) -> None:
         """Write a validation: a line for each opponent, game and role, and ``more`` lines."""

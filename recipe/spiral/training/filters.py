@@ -9,10 +9,8 @@ from ..players.records import GameRecord, Turn
 
 #: By verl's ``algorithm.rollout_correction.rollout_rs``, which masks all tokens of a turn. No filter of ours.
 REJECTED = "rejected"
-#: With ``loss=dpo``: the turn is in no pair. No filter of ours either.
-UNPAIRED = "unpaired"
 #: In the order in which they are looked for.
-REASONS = ("truncated", "draw", "zero_advantage", UNPAIRED, REJECTED)
+REASONS = ("truncated", "draw", "zero_advantage", REJECTED)
 
 
 @dataclass(frozen=True)

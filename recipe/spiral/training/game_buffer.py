@@ -14,6 +14,7 @@ from typing import Any
 
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
+from ..processes.run_log import say_now
 from ..rollouts import channel
 from ..rollouts.channel import Played
 from .launched import TRAIN, Launched
@@ -39,6 +40,12 @@ class RestingBuffer(ReplayBuffer):
         begin = time.perf_counter()
         super()._sync_metadata_from_transfer_queue()
         self.poll_interval = max(LEAST_PAUSE, min(PAUSE * (time.perf_counter() - begin), VERLS_PAUSE))
+
+    def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
+        done = len(self.finished_keys[partition_id]) + len(self.failure_keys[partition_id])
+        games = done + len(self.pending_keys[partition_id]) + len(self.running_keys[partition_id])
+        say_now("play" if partition_id == TRAIN else "validation", f"{done} of {games} games")
+        return float(super()._wait_for_next_poll(partition_id, last_debug_time))
 
 
 class GameBuffer(RestingBuffer, ReplayBufferAsync):
@@ -99,8 +106,8 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
             keys = [key for uid in failed for key in self.launched.keys(uid)]
             channel.raise_failures(keys)
             raise channel.GameLost(
-                f"game {keys[0]}: a session failed, and left no word of the game: verl logged why (verbose=true shows "
-                "it); start the run again to go on from its last checkpoint"
+                f"game {keys[0]}: a session failed, and left no word of the game: verl logged why "
+                "(ray_kwargs.ray_init.log_to_driver=true shows it)"
             )
         return super()._terminal_eviction_reasons(global_steps, partition_id)
 

@@ -7,16 +7,13 @@ keys.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 import transfer_queue as tq
 from tensordict import TensorDict
 from verl.utils.tensordict_utils import assign_non_tensor_stack
 
-from ..players.records import Turn
 from ..rollouts import channel
 from ..rollouts.channel import Played
 from .game_buffer import GameBuffer
@@ -24,8 +21,6 @@ from .launched import TRAIN, Launch, Launched, give_seats, launches
 from .run_state import RunState
 from .step import Step
 
-#: Turns of this staleness and of more are shown together.
-MOST_SHOWN = 8
 #: The base of what stands before a trainer class of verl's, whose methods it calls.
 Mixin: Any = object
 
@@ -93,10 +88,6 @@ class InFlight(Mixin):
         dropped = [record for record in self.current.games.discarded if record.discarded == "stale"]
         metrics["async/in_flight"] = float(len(self.launched.of(TRAIN)))  # neither trained nor dropped
         metrics["async/dropped"] = float(len(dropped))  # too old
-        correction = self.config.algorithm.rollout_correction
-        if not correction.bypass_mode:
-            most = float(str(correction.rollout_is_threshold).rsplit("_", 1)[-1])
-            metrics.update(off_policy_metrics(batch, self.current.rows.turns_of(batch), self.current.number, most))
         if self.replay_buffer.in_turns:
             self.state.game_length.add(len(self.current.records), len(self.current.rows))
         return batch
@@ -127,7 +118,7 @@ class InFlight(Mixin):
         # a pool's member that is to answer them must be loaded before they are launched, and may be elsewhere now
         league.begin_step(self.global_steps)
         if prompts:
-            # slots may be others, and quotas are numbered anew, as the processes are new
+            # slots may be others
             launched = [(self.launched.key(uid), self.launched.seat(uid)) for uid in prompts]
             seats = [league.placed(key, seat).columns()["seat"] for key, seat in launched]
             fields = TensorDict({}, batch_size=len(prompts))
@@ -149,31 +140,3 @@ class InFlight(Mixin):
         if again := [uid for uid in prompts if tags[uid]["status"] != "finished"]:
             channel.forget(key for uid in again for key in self.launched.keys(uid))
             tq.kv_batch_put(keys=again, partition_id=TRAIN, tags=[{"status": "pending"} for _ in again])
-
-
-def off_policy_metrics(batch: Any, turns: Sequence[Turn | None], step: int, threshold: float) -> dict[str, float]:
-    """``async/off_policy/{kl,ratio,truncated}/{staleness}``: how far the learner has moved from the policy that wrote a
-    turn, by the turn's staleness, and so what ``asynchronous.max_staleness`` costs.
-
-    kl: KL of the policy that wrote the turns from the learner, nats per token (Schulman's k3, which is never negative).
-    ratio: mean probability under the learner divided by that when it was sampled. truncated: share of the tokens whose
-    ratio is above ``threshold``. ``turns`` are in the batch's order, None for padding.
-    """
-    # not response_mask: verl takes the tokens out of it that it rejects, which are the ones that have moved furthest
-    fields = ["old_log_probs", "rollout_log_probs", "loss_mask"]
-    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields).to_padded_tensor()
-    mask = data["loss_mask"].to(torch.bool)
-    log_ratio = (data["old_log_probs"] - data["rollout_log_probs"]).clamp(-20, 20)
-    of_age: dict[int, list[torch.Tensor]] = defaultdict(list)
-    for place, turn in enumerate(turns):
-        if turn is not None and turn.tokens is not None and turn.tokens.weight_versions is not None:
-            age = min(step - 1 - turn.tokens.weight_versions[0], MOST_SHOWN)
-            of_age[age].append(log_ratio[place][mask[place]])
-    metrics: dict[str, float] = {}
-    for age, parts in sorted(of_age.items()):
-        if (logs := torch.cat(parts)).numel():
-            ratio = logs.exp()
-            metrics[f"async/off_policy/kl/{age}"] = (ratio - logs - 1).mean().item()
-            metrics[f"async/off_policy/ratio/{age}"] = ratio.mean().item()
-            metrics[f"async/off_policy/truncated/{age}"] = (ratio > threshold).float().mean().item()
-    return metrics

@@ -96,18 +96,14 @@ def launch(batch: Any, launched: Launched, league: League, seated: bool = False)
     """Note what a batch of rows launches, in the moment before it is played.
 
     A game whose step was not known gets its key here, the step's next. Training games get their seats here, unless they
-    have them (``seated``), and validation games their quotas.
+    have them (``seated``).
     """
     keys = [GameKey(**key) for key in list(batch["key"])]
     if keys[0].split == TRAIN and keys[0].step == 0:
         step, before = int(batch["global_steps"]), len(launched.of(TRAIN))
         keys = [replace(key, step=step, index=before + i) for i, key in enumerate(keys)]
         assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
-    if keys[0].split != TRAIN:
-        quotas = league.budgets.quotas()
-        seats = [{**seat, "quota": quotas.get(seat["name"], "")} for seat in list(batch["seat"])]
-        assign_non_tensor_stack(batch, "seat", seats)
-    elif not seated:
+    if keys[0].split == TRAIN and not seated:
         give_seats(batch, league)
     for uid, noted in launches(batch):
         launched.add(uid, noted)

@@ -57,12 +57,8 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
 
 
 def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> dict[str, float]:
-    """Metrics of a training step: ``role_metrics``, baselines, advantages, illegal turns by kind, counts.
-
-    Branches begin from states that other games reached: they are in no share of results.
-    """
-    whole = [record for record in records if not record.key.branch]
-    metrics = role_metrics(whole, "games")
+    """Metrics of a training step: ``role_metrics``, baselines, advantages, illegal turns by kind, counts."""
+    metrics = share_metrics(records)
     baselines: dict[str, list[float]] = defaultdict(list)
     for record in records:
         for role, baseline in enumerate(record.baselines):
@@ -88,17 +84,21 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
         "turns/response_tokens": fmean([len(turn.tokens.response_ids) for turn in turns if turn.tokens] or [0.0]),
         "turns/entropy": _entropy(turns) or 0.0,
         "games/count": float(len(records)),
-        "games/branches": float(sum(record.key.branch > 0 for record in records)),
-        "games/draw": sum(record.result(0) == "draw" for record in whole) / max(len(whole), 1),
         "games/turn_cap": _ended_by("turn_cap", records),
         "games/prompt_too_long": _ended_by("prompt_too_long", records),
         "games/without_rows": float(sum(not all(map(record.turns_of, record.trainable)) for record in records)),
     }
     left_out = Counter(turn.left_out for turn in turns)
     metrics |= {f"turns/left_out/{reason}": left_out[reason] / max(len(turns), 1) for reason in REASONS}
-    metrics |= _imbalances(whole)
     reasons = Counter(record.discarded for record in discarded)
     metrics |= {f"games/discarded/{reason}": float(reasons[reason]) for reason in DISCARDED}
+    return metrics
+
+
+def share_metrics(records: Sequence[GameRecord]) -> dict[str, float]:
+    """Of a step's games: ``role_metrics``, ``games/draw``, imbalances, and what was played against whom."""
+    metrics = role_metrics(records, "games") | _imbalances(records)
+    metrics["games/draw"] = sum(record.result(0) == "draw" for record in records) / max(len(records), 1)
     if any(record.opponent != SELF_PLAY for record in records):
         metrics |= opponent_metrics(records)
     return metrics
@@ -131,22 +131,18 @@ def _ended_by(termination: Termination, records: Sequence[GameRecord]) -> float:
 
 
 def opponent_metrics(records: Iterable[GameRecord]) -> dict[str, float]:
-    """``opponents/{kind}/...``: the share of all games, and ``role_metrics`` of those that were not self-play.
-
-    Branches are in the tokens alone.
-    """
+    """``opponents/{kind}/...``: the share of all games, and ``role_metrics`` of those that were not self-play."""
     kinds: dict[str, list[GameRecord]] = defaultdict(list)
     for record in records:
         kinds[record.opponent].append(record)
-    whole = {kind: [record for record in played if not record.key.branch] for kind, played in kinds.items()}
-    total = max(sum(map(len, whole.values())), 1)
+    total = max(sum(map(len, kinds.values())), 1)
     metrics: dict[str, float] = {}
     for kind, played in sorted(kinds.items()):
-        metrics[f"opponents/{kind}/share"] = len(whole[kind]) / total
+        metrics[f"opponents/{kind}/share"] = len(played) / total
         if kind != SELF_PLAY:
-            metrics |= role_metrics(whole[kind], f"opponents/{kind}")
-            invalid = sum(turn.verdict != "legal" for turn in _opponents_turns(whole[kind]))
-            metrics[f"opponents/{kind}/invalid"] = invalid / max(len(whole[kind]), 1)
+            metrics |= role_metrics(played, f"opponents/{kind}")
+            invalid = sum(turn.verdict != "legal" for turn in _opponents_turns(played))
+            metrics[f"opponents/{kind}/invalid"] = invalid / max(len(played), 1)
             spent = [len(turn.tokens.response_ids) for turn in _opponents_turns(played) if turn.tokens]
             metrics[f"opponents/{kind}/response_tokens"] = float(sum(spent))
     return metrics

@@ -38,7 +38,6 @@ class RowFacts:
 
     Attributes:
         outcomes, baselines, turns_remaining, gamma, scale: as of ``rae_advantages``.
-        shaped: whether what the reward holds besides the outcome is added. Not where outcomes are marks of a loss.
     """
 
     outcomes: torch.Tensor
@@ -46,7 +45,6 @@ class RowFacts:
     turns_remaining: torch.Tensor
     gamma: float = 1.0
     scale: torch.Tensor | float = 1.0
-    shaped: bool = True
 
 
 class Rows:
@@ -54,7 +52,7 @@ class Rows:
     place is its place in this order.
 
     verl names a row by its session and its number there, ``{session}_{number}``; a session has the turns of one player
-    in a game and its branches.
+    in all that counts of what was launched with it.
 
     Args:
         records: the games that count.
@@ -122,8 +120,7 @@ class Rows:
         raise RowsLost(
             f"game {record.key} of {record.game}: {number} of its {of} turns never became rows of the batch, the "
             f"first: turn {turn.turn} of player {turn.player}; without them the game would be trained in part. A "
-            "session failed after its game: verl logged why (verbose=true shows it); start the run again to go on from "
-            "its last checkpoint"
+            "session failed after its game: verl logged why (ray_kwargs.ray_init.log_to_driver=true shows it)"
         )
 
     def leave_out(self, filters: Filters, baselines: Baselines) -> None:
@@ -196,8 +193,6 @@ def estimate(facts: RowFacts, token_level_rewards: torch.Tensor, mask: torch.Ten
     advantages, returns = rae_advantages(
         facts.outcomes, facts.baselines, facts.turns_remaining, mask, facts.gamma, facts.scale
     )
-    if not facts.shaped:
-        return advantages, returns
     shaping = token_level_rewards.sum(-1) - facts.outcomes
     shaping[shaping.abs() < 1e-6] = 0.0  # what is left of rounding is no shaping
     return advantages + shaping.unsqueeze(-1) * mask.to(torch.float32), returns

@@ -1,6 +1,6 @@
 """What a run has besides its models: all state that goes into checkpoints, and what it writes into its folder.
 
-A checkpoint holds baselines, the league (pool, win rates, budgets), what watchers remember and the games' mean length.
+A checkpoint holds baselines, the league (pool, win rates), what watchers remember and the games' mean length.
 Beside the checkpoints lie the records of games, and the lines for people.
 """
 
@@ -56,7 +56,7 @@ class RunState:
         self.records = RecordWriter(run_dir / "games")
         self.metrics = MetricsFile(run_dir)
         self.console = Console(run_dir)
-        self.league.folder.say = self.league.budgets.say = self.console.say
+        self.league.folder.say = self.console.say
         other = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else None
         ranks = trainer.n_gpus_per_node * trainer.nnodes
         self.checkpoints = CheckpointFolder(

@@ -15,6 +15,7 @@ from verl.utils.device import get_device_name
 from verl.workers.engine_workers import TrainingWorker
 
 from .. import extensions
+from ..processes.run_log import say_now
 
 #: How many mini-batches verl's worker cuts a batch into, where it is not told of how many rows each is.
 MINI_BATCHES = "num_mini_batch"
@@ -23,18 +24,22 @@ MINI_BATCHES = "num_mini_batch"
 class MiniBatchWorker(TrainingWorker):
     """The loss of a mini-batch is the mean over its turns; one in which no token is trained takes no optimizer step."""
 
+    _done: int = 0
+    _all: int | None = None
+
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_loss_fn(self, loss_fn: Any) -> None:
         policys = self.config.model_type != "value_model"  # a critic has this class, too
-        for extension in extensions.loaded() if policys else ():
-            loss_fn = extension.wrap_loss(loss_fn)
+        for kind in extensions.objectives().values() if policys else ():
+            loss_fn = kind.wrap_loss(loss_fn)
         super().set_loss_fn(loss_fn)
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_mini_batch(self, data: Any) -> Any:
         """The batch is cut into a fixed number of mini-batches: verl's trainer says a fixed number of rows, and would
         take more steps the longer the games."""
-        if tu.get(data, MINI_BATCHES) is not None:
+        self._done, self._all = 0, tu.get(data, MINI_BATCHES)
+        if self._all is not None:
             tu.pop(data, "mini_batch_size")
         return super().train_mini_batch(data)
 
@@ -45,6 +50,8 @@ class MiniBatchWorker(TrainingWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_batch(self, data: Any) -> Any:
+        self._done += 1
+        say_now("update", f"{self._done} of {self._all or '?'}")  # the ranks go on together
         turns = torch.as_tensor(tu.get(data, "num_turns")) > 0  # a row of padding says that it has none
         counts = torch.tensor([int(turns.sum()), int(data["response_mask"].sum())], device=get_device_name())
         torch.distributed.all_reduce(counts, group=self.engine.get_data_parallel_group())

@@ -20,6 +20,7 @@ from recipe.spiral.games import make
 from recipe.spiral.lab.audit import game_checks as step_games
 from recipe.spiral.lab.audit.__main__ import SHOWN, main
 from recipe.spiral.lab.audit.replay import differences, replay
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.match import Rules, play, random_opening
 from recipe.spiral.players.player import Position, PromptTooLong, Response
 from recipe.spiral.players.random_player import RandomPlayer
@@ -28,7 +29,6 @@ from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines, rae_advantages
 from recipe.spiral.rollouts.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import CONFIG, name_latest, read_state, write_state
-from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.group_baselines import GroupBaselines
 from tests.made import repack, unpacked

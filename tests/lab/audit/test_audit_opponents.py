@@ -13,6 +13,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral.games import make
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.player import Position, Response
 from recipe.spiral.players.random_player import RandomPlayer
@@ -21,7 +22,6 @@ from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.rollouts.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import CONFIG, name_latest, write_state
-from recipe.spiral.storage.record_folder import RecordFolder
 from tests.lab.audit.test_audit import GAMES, SEED, STEPS, Sampler, audit, config
 from tests.made import repack, unpacked
 

@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import time
+from dataclasses import asdict
 
 import pytest
 
@@ -15,10 +16,11 @@ from recipe.spiral.games import make
 from recipe.spiral.lab.opponents.api.endpoint_client import NotAsked, Unpaid
 from recipe.spiral.lab.opponents.api.endpoint_player import ApiPlayer
 from recipe.spiral.lab.opponents.api.endpoint_settings import ApiSettings
+from recipe.spiral.lab.opponents.api.usage import Usage
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.player import PlayerFailure, Response
 from recipe.spiral.players.random_player import RandomPlayer
-from recipe.spiral.players.records import GameRecord, Usage
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from tests.lab.opponents.asking import KEY, Serve, player, position, respond, run
 from tests.lab.opponents.endpoint import Behaviour, Endpoint, completion, drip, error, good, send
@@ -30,7 +32,7 @@ def test_it_asks_with_the_observation_alone(serve: Serve) -> None:
     endpoint = serve(good())
     response = respond(player(endpoint, temperature=0.3, max_tokens=77, extra_body={"top_p": 0.9, "more": {"a": [1]}}))
     (body,) = endpoint.requests
-    assert response == Response("I take it. \\boxed{[4]}", usage=Usage(100, 20, None))
+    assert response == Response("I take it. \\boxed{[4]}", usage=asdict(Usage(100, 20, None)))
     assert [message["role"] for message in body["messages"]] == ["user"]
     assert position().observation in body["messages"][0]["content"]
     assert "\\boxed{}" in body["messages"][0]["content"]
@@ -66,18 +68,18 @@ def test_a_game_is_recorded_with_what_it_used(serve: Serve) -> None:
     key = GameKey("train", 3, 1, 0)
     record = run(play(key, "TicTacToe", make("TicTacToe", 0), [who, RandomPlayer()], (1,), Rules()))
     first, second, last = record.turns  # it answers [4] once more, which is illegal then
-    assert first.usage == last.usage == Usage(100, 20, (100 * 2 + 20 * 10) / 1e6)
+    assert first.usage == last.usage == asdict(Usage(100, 20, (100 * 2 + 20 * 10) / 1e6))
     assert second.usage is None
     assert (first.response, first.verdict, last.verdict) == ("I take it. \\boxed{[4]}", "legal", "illegal")
     assert GameRecord.from_dict(json.loads(record.to_json())) == record
-    assert who.spent == Usage(200, 40, pytest.approx(2 * 0.0004))
+    assert who.costs.of(who.name) == Usage(200, 40, pytest.approx(2 * 0.0004))
 
 
 def test_a_response_that_the_limit_cut_off_is_one(serve: Serve) -> None:
     """Also where nothing is left of it: hidden reasoning has taken everything."""
     for content, text in (("so the", "so the"), (None, ""), ("", "")):
         assert respond(player(serve(good(completion(content, "length"))))) == Response(
-            text, truncated=True, usage=Usage(100, 20)
+            text, truncated=True, usage=asdict(Usage(100, 20))
         )
 
 
@@ -208,7 +210,7 @@ def test_an_error_in_the_body_of_a_success_is_one(serve: Serve, kind: str) -> No
     with pytest.raises(PlayerFailure, match=re.escape(words)):
         respond(who)
     assert len(endpoint.requests) == (3 if what == "may pass" else 1)
-    assert who.spent == Usage(), "nobody charges for errors"
+    assert who.costs.of(who.name) == Usage(), "nobody charges for errors"
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -224,7 +226,7 @@ def test_nobody_there() -> None:
     who = player(endpoint)
     with pytest.raises(PlayerFailure, match=r"ConnectError: .* failed; after 3 requests"):
         respond(who)
-    assert who.spent == Usage(), "nothing was sent"
+    assert who.costs.of(who.name) == Usage(), "nothing was sent"
 
 
 SLOW = {
@@ -242,8 +244,8 @@ def test_a_request_ends_in_its_time(serve: Serve, kind: str) -> None:
     who = player(endpoint, timeout=0.3)
     assert respond(who).text == "I take it. \\boxed{[4]}"
     assert time.monotonic() - begin < 20
-    assert who.spent.estimated, "what was asked in vain is counted by its prompt"
-    assert 50 < who.spent.prompt_tokens - 100 < 200
+    assert who.costs.of(who.name).estimated, "what was asked in vain is counted by its prompt"
+    assert 50 < who.costs.of(who.name).prompt_tokens - 100 < 200
 
 
 BOMB = gzip.compress(gzip.compress(bytes(2**27)))
@@ -338,7 +340,7 @@ def test_no_more_requests_than_allowed_are_open_at_a_time(serve: Serve) -> None:
 
     assert len(run(all_at_once())) == 24
     assert endpoint.most == 4
-    assert who.spent == Usage(2400, 480)
+    assert who.costs.of(who.name) == Usage(2400, 480)
 
 
 def test_waiting_for_a_place_is_no_failure(serve: Serve) -> None:
@@ -482,7 +484,7 @@ def test_one_player_serves_several_event_loops(serve: Serve) -> None:
     who = player(serve(good()))
     for _ in range(3):
         assert run(who.respond(position())).text
-    assert who.spent.tokens == 360
+    assert who.costs.of(who.name).tokens == 360
 
 
 def test_an_endpoint_may_want_no_key(serve: Serve) -> None:

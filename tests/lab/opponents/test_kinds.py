@@ -45,7 +45,7 @@ def test_settings_arrive() -> None:
     pytest.importorskip("openai", reason="needs the extra 'api'")
     player = make_player("api", {**API, "max_concurrency": 3, "budget_tokens": 7})
     assert isinstance(player, ApiPlayer)
-    assert (player.settings.max_concurrency, player.limit.tokens) == (3, 7)
+    assert (player.settings.max_concurrency, player.settings.limit.tokens) == (3, 7)
     perfect = make_player("perfect", {"alpha": 0})
     assert isinstance(perfect, PerfectPlayer)
     assert perfect.alpha == 0

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.storage.record_folder import RecordFolder
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.lab.play import __main__ as command_line
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.storage.record_folder import RecordFolder
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-m", "recipe.spiral.play"]

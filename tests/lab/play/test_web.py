@@ -13,8 +13,8 @@ import pytest
 from recipe.spiral.lab.play.seats_taken import Opponent
 from recipe.spiral.lab.play.session import Session
 from recipe.spiral.lab.play.web import WebPage, application
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.prompts import boxed
-from recipe.spiral.storage.record_folder import RecordFolder
 from tests.made import Scripted
 
 httpx = pytest.importorskip("httpx", reason="needs the extra cpu")

@@ -11,13 +11,13 @@ import pytest
 from recipe.spiral.games import make
 from recipe.spiral.lab.play.playing import PERSON, SPLIT
 from recipe.spiral.lab.play.session import save
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.lab.report.run_report import RunReport
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.players.seats import GRADER
 from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.spin.training_questions import GRADER
 from recipe.spiral.storage.metrics_file import MetricsFile
-from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from tests.lab.report.test_pages import scroll_through, show, wait_until
 from tests.made import Scripted, record, turn

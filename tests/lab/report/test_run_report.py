@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.bundle import Bundle
 from recipe.spiral.lab.report.curves import Curves
 from recipe.spiral.lab.report.game_index import COLUMNS
 from recipe.spiral.lab.report.run_report import NoRun, RunReport
 from recipe.spiral.storage.metrics_file import METRICS, MetricsFile
-from recipe.spiral.storage.record_folder import RecordFolder
 from tests.made import repack
 from tests.made_runs import games, write_run
 

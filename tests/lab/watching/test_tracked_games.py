@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.lab.watching import tracked_games
 from recipe.spiral.lab.watching.tracked_games import (
     COLUMNS,
@@ -21,7 +22,6 @@ from recipe.spiral.lab.watching.tracked_games import (
     text,
 )
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.storage.record_folder import RecordFolder
 from tests.made import record, turn
 
 

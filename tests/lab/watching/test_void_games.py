@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from recipe.spiral.lab.watching.void_games import VoidGames
 from recipe.spiral.players.records import SELF_PLAY, GameRecord, Turn
-from recipe.spiral.players.seats import GRADER
 from recipe.spiral.players.seeds import GameKey
 
 
@@ -34,7 +33,7 @@ def test_void_games_are_said_and_an_opponent_that_stays_silent_stops_the_run() -
 
 def test_neither_self_play_nor_a_grader_stops_the_run() -> None:
     voids = VoidGames(1)
-    for kind, trainable in ((SELF_PLAY, (0, 1)), (GRADER, (0,))):
+    for kind, trainable in ((SELF_PLAY, (0, 1)),):
         voids.count(
             [GameRecord(GameKey("train", 3, 1, 0), "x", ("policy", kind), trainable, discarded="void", opponent=kind)]
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,19 +16,19 @@ from tqdm import tqdm
 
 from ...players.records import MAX_VOIDS, SELF_PLAY, GameRecord
 from ...players.seats import Seat
-from ...players.seeds import GameKey, branch_keys
+from ...players.seeds import GameKey
 from ...rollouts.schedule import training_row
 from ...storage import checkpoints
 from ...storage.checkpoints import folder_of
 from ...storage.manifest import changed_files
-from ...storage.record_folder import RecordFolder
-from ...training.filters import REJECTED, UNPAIRED
+from ...training.filters import REJECTED
+from ..record_folder import RecordFolder
 from ..run_progress import resumed_after
 from .game_checks import TOLERANCE, Findings, Games, Tally, name, name_turn
 from .games_in_flight import InFlight
 from .recompute import MOST, Baselines, NothingToAudit, Settings
 
-DPO = "dpo"
+DPO, UNPAIRED = "dpo", "unpaired"
 
 
 class Auditor(Findings):
@@ -173,7 +172,7 @@ class Auditor(Findings):
         for record, following in pairwise(games):
             if record.key > following.key:
                 yield f"{name(following)} stands behind {record.key}: not in their order"
-        branches, games = [r for r in games if r.key.branch], [r for r in games if not r.key.branch]
+        branches, games = _branches(games) if self.settings.states else ([], list(games))
         yield from self._wrong_branches([record for record in games if record.discarded is None], branches)
         tries: dict[int, dict[int, GameRecord]] = defaultdict(dict)
         for record in games:
@@ -220,26 +219,13 @@ class Auditor(Findings):
             yield f"its games have {turns} turns, fewer than {wanted}"
 
     def _wrong_branches(self, games: Sequence[GameRecord], branches: Sequence[GameRecord]) -> Iterator[str]:
-        """Whether these games, which count, have the branches that they should have, and whether each goes on from a
-        state of its game."""
-        if not branches and not self.settings.states * self.settings.continuations:
-            return
-        there: dict[GameKey, dict[int, GameRecord]] = defaultdict(dict)
+        """Whether each branch goes on from a state of its game, which counts."""
+        played = {record.key.first_try(): record for record in games}
         for branch in branches:
-            there[replace(branch.key, branch=0)][branch.key.branch] = branch
-        for record in games:
-            places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
-            played = there.pop(record.key, {})
-            keys = branch_keys(record.key, len(places), self.settings.states, self.settings.continuations)
-            drawn = {key.branch: places[place] for key, place in keys}
-            if played.keys() != drawn.keys():
-                yield f"{name(record)} has the branches {sorted(played)}, should have {sorted(drawn)}"
-            for number in played.keys() & drawn.keys():
-                past = [*record.past, *(turn.action for turn in record.turns[: drawn[number]])]
-                if played[number].discarded is None and played[number].past != past:
-                    yield f"{name(played[number])} does not go on from the game's turn {drawn[number]}"
-        for key in there:
-            yield f"game {key} has branches, and does not count"
+            game = played[branch.key.first_try()]
+            moves = [*game.past, *(turn.action for turn in game.turns)]
+            if branch.discarded is None and branch.past != moves[: len(branch.past)]:
+                yield f"{name(branch)} does not go on from a state of its game"
 
     def _wrong_tries(self, index: int, attempts: Mapping[int, GameRecord]) -> Iterator[str]:
         """What is wrong with the tries of one game, which is discarded and played again until it counts.
@@ -328,3 +314,15 @@ def first_few(numbers: Sequence[int]) -> str:
     """The first five numbers of a list, and how many more there are."""
     more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
     return ", ".join(map(str, numbers[:5])) + more
+
+
+def _branches(games: Sequence[GameRecord]) -> tuple[list[GameRecord], list[GameRecord]]:
+    """What follows a game that counts, under the same first name, and all others."""
+    counted: set[GameKey] = set()
+    branches: list[GameRecord] = []
+    others: list[GameRecord] = []
+    for record in games:
+        (branches if record.key.first_try() in counted else others).append(record)
+        if record.discarded is None:
+            counted.add(record.key.first_try())
+    return branches, others

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...players.records import GameRecord, Turn
-from ...storage.record_folder import Torn, parse, unpack
+from ..record_folder import Torn, parse, unpack
 from .games_in_flight import wrong_age
 from .recompute import Settings
 from .replay import differences, replay
@@ -131,7 +131,7 @@ class Games(Findings):
             self.not_replayed[f"{record.game}: answers to questions are not graded again"] += 1
             return record.rewards
         try:
-            opening = None if record.key.branch else settings.random_openings.get(record.game, 0)
+            opening = None if settings.states else settings.random_openings.get(record.game, 0)
             again = replay(record, settings.rules, settings.named, opening)
         except ImportError as error:
             self.not_replayed[f"{record.game}: {error}"] += 1

@@ -22,7 +22,7 @@ from ..graders.grading import Grader
 from ..graders.question import Question
 from ..opponents.api.endpoint_settings import ApiSettings
 from ..opponents.api.first_question import ask_once
-from ..opponents.budgets import API
+from ..opponents.more_kinds import API
 from .benchmarks import asking
 from .benchmarks.asking import Answers
 from .benchmarks.benchmark_metrics import judge
@@ -34,7 +34,7 @@ from .matches.folder import EvaluationFolder, Manifest, read_games
 from .matches.loop import Seating, play_games
 from .matches.matchups import GameId, Plan, plan
 from .outputs.results import write_results
-from .policies.evaluated_policy import Policy, Prompts
+from .policies.evaluated_policy import Asked, Policy
 from .policies.evaluation_engine import Engines, Models, Start, VLLMEngine, at_once, in_order, models_of
 from .policies.policy_entries import check_names, parse
 from .policies.scored import Scorer, load, of_model
@@ -66,9 +66,10 @@ class Evaluation:
     """
 
     def __init__(self, settings: Settings, start: Start | None = None, show: Callable[[str], None] = print) -> None:
-        prompts = Prompts(settings.prompt.template, settings.prompt.style, settings.data.apply_chat_template_kwargs)
-        self.policies = parse(settings.policies, settings.cache, "policies", prompts)
-        self.opponents = parse(settings.opponents, settings.cache, "opponents", prompts)
+        prompt, kwargs = settings.prompt, settings.data.apply_chat_template_kwargs
+        asked = Asked(prompt.template, prompt.style, chat_template_kwargs=kwargs)
+        self.policies = parse(settings.policies, settings.cache, "policies", asked)
+        self.opponents = parse(settings.opponents, settings.cache, "opponents", asked)
         self.everybody = [*self.policies, *self.opponents]
         self.weighted = [policy for policy in self.policies if policy.model is not None]
         self.settings = settings.with_lengths(policy.lengths for policy in self.everybody if policy.model is not None)

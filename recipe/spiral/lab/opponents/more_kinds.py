@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ...extensions import Kind
@@ -13,27 +14,24 @@ from . import alphabeta, perfect
 from .alphabeta import AlphaBetaPlayer
 from .api.endpoint_player import ApiPlayer
 from .api.endpoint_settings import ApiSettings
-from .budgets import API, EndpointPlayer
+from .api.usage import COSTS, Costs
 from .perfect import PerfectPlayer
 
-
-def _asked(**settings: Any) -> ApiPlayer:
-    return ApiPlayer(ApiSettings.from_mapping(settings))
-
-
-def _held_to_a_quota(**settings: Any) -> EndpointPlayer:
-    return EndpointPlayer(ApiSettings.from_mapping(settings), API)
+#: The kind of an endpoint, which may be paid for.
+API = "api"
 
 
-_COMPUTED = {
+def _asked(run_dir: str | None = None, **settings: Any) -> ApiPlayer:
+    return ApiPlayer(ApiSettings.from_mapping(settings), API, Costs(Path(run_dir) / COSTS if run_dir else None))
+
+
+#: An endpoint's player should serve all games of its process, because its places are its own.
+KINDS = {
+    **kinds.OURS,
     "perfect": Kind(PerfectPlayer, perfect.check_game),
     "alphabeta": Kind(AlphaBetaPlayer, alphabeta.check_game),
+    API: Kind(_asked, resolve),
 }
-#: In a training, where the trainer keeps the budgets. An endpoint's player should serve all games of its process,
-#: because its places and its limit are its own.
-IN_TRAINING = {**_COMPUTED, API: Kind(_held_to_a_quota, resolve)}
-#: Everywhere else.
-KINDS = {**kinds.OURS, **_COMPUTED, API: Kind(_asked, resolve)}
 #: ``opponents.kinds.make_player``, with these kinds.
 make_player = partial(kinds.make_player, known=KINDS)
 

@@ -21,7 +21,7 @@ from hydra.core.singleton import Singleton
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ...checks import check, check_model
+from ...checks import check_model
 from ...checks.resumption import finished, followed
 from ...checks.settle import settle
 from ...opponents.model_files import is_hub_id
@@ -52,7 +52,6 @@ def _lines(config: DictConfig, choices: Mapping[str, str]) -> Iterator[str]:
     if lines := finished(config):
         yield from lines
         return
-    check(config)
     yield from followed(config)
     yield from _of_model(config)
 

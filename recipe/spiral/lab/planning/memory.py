@@ -159,7 +159,7 @@ def check_memory(config: DictConfig) -> None:
         note(f"memory: cannot be estimated for this model: {' '.join(str(error).split())}")
         return
     lines = table(config, size)
-    if config.trainer.device != "cpu" or config.verbose:
+    if config.trainer.device != "cpu":
         print("\n".join(lines), flush=True)
     elif lines[-1].endswith(_MEND):
         note("\n".join(lines))

@@ -17,7 +17,7 @@ from ...players.policy import Generate, PolicyPlayer
 from ...players.prompts import encoder
 from ...storage.checkpoints import folder_of, latest, steps
 from ...storage.run_config import setting
-from ..evaluation.policies.evaluated_policy import Policy, Prompts
+from ..evaluation.policies.evaluated_policy import Asked, Policy
 from ..evaluation.policies.policy_entries import parse
 from ..evaluation.policies.policy_weights import configs_of, read_tokenizer
 from ..models import EMBEDDED, MADE_FOR
@@ -82,8 +82,7 @@ def find(game: str, model: str | None, wish: Wish) -> Opponent:
         player = make_player(model)
         return Opponent(player.name, lambda progress: player)
     run = None if model in EMBEDDED else _run(_split(model)[0])
-    prompts = Prompts(wish.template, None)
-    [policy] = parse([_entry(model)], wish.cache, "MODEL", prompts)
+    [policy] = parse([_entry(model)], wish.cache, "MODEL", Asked(wish.template))
     loading = _Loading(game, policy, wish, run)
     note = ""
     if model in MADE_FOR and game not in MADE_FOR[model]:

@@ -14,8 +14,8 @@ from ...players.player import Player, Position, Response
 from ...players.records import GameRecord
 from ...players.seeds import GameKey
 from ...processes.terminal import visible
-from ...storage.record_folder import RecordFolder
 from ..own_command import command
+from ..record_folder import RecordFolder
 from .playing import SPLIT, Face, Finished, Responding, Table, play_game
 from .seats_taken import Opponent
 from .threads import begin

@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 
 from ...players.records import GameRecord
-from ...storage.record_folder import parse
 from ..evaluation.matches.folder import GAMES, lines_of
 from ..evaluation.matches.matchups import SPLIT
+from ..record_folder import parse
 from .folder import is_inside
 
 #: Games that are one step.

@@ -19,8 +19,8 @@ from ...games.outside import is_class
 from ...games.registry import make_named
 from ...players.records import RESULTS, GameRecord, Turn
 from ...players.seats import Opponent
-from ...storage.record_folder import RecordFolder
 from ..drawing.drawn import Drawn, drawn
+from ..record_folder import RecordFolder
 from .bundle import Bundle, to_json
 from .evaluation_games import EvaluationGames
 from .folder import is_inside
@@ -235,9 +235,8 @@ def _outcome(record: GameRecord) -> int:
 
 
 def _results(record: GameRecord) -> Iterator[tuple[Any, ...]]:
-    """What is counted of a game: its result, and whether the policy ended it by an invalid answer. A branch began from
-    a state that another game reached: its result says less."""
-    if record.discarded is not None or record.key.branch:
+    """What is counted of a game: its result, and whether the policy ended it by an invalid answer."""
+    if record.discarded is not None:
         return
     policy, opponent, role = _sides(record)
     group = (policy, opponent.kind, opponent.name, record.game, role)
@@ -252,7 +251,6 @@ def replay(record: GameRecord, named: Container[str] = ()) -> dict[str, Any]:
     ``tables`` has the drawing before the first turn, and after each; None where it cannot be played again here."""
     return {
         "key": str(record.key),
-        "branch": record.key.branch,
         **{name: getattr(record, name) for name in _OF_RECORD},
         "turns": [_turn(turn) for turn in record.turns],
         "tables": _tables(record, named),
@@ -261,7 +259,7 @@ def replay(record: GameRecord, named: Container[str] = ()) -> dict[str, Any]:
 
 def _turn(turn: Turn) -> dict[str, Any]:
     shown = {name: getattr(turn, name) for name in _OF_TURN}
-    shown["used"] = None if turn.usage is None else turn.usage.tokens
+    shown["used"] = turn.usage and turn.usage["prompt_tokens"] + turn.usage["response_tokens"]
     if (tokens := turn.tokens) is not None:
         shown |= {
             "tokens": len(tokens.response_ids),

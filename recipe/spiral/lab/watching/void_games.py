@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...players.records import SELF_PLAY, GameRecord
-from ...players.seats import GRADER, Opponent
+from ...players.seats import Opponent
 from ...players.seeds import GameKey
 
 
@@ -34,7 +34,7 @@ class VoidGames:
         for name in answered:
             self._steps.pop(name, None)
         lines = void_games(played)
-        for name in lines.keys() - {*answered, SELF_PLAY, GRADER}:
+        for name in lines.keys() - {*answered, SELF_PLAY}:
             self._steps[name] += 1
             if self._most is not None and self._steps[name] >= self._most:
                 self.silent = f"max_void_steps={self._most}: {lines[name]}"

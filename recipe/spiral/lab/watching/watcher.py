@@ -1,13 +1,19 @@
-"""Watches a training: the guard looks at its metrics, ages of games and void games are counted, and trackers get
+"""Watches a training: the guard looks at its metrics, ages of games, void games and costs are counted, and trackers get
 games."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ... import extensions
+from ...opponents.fixed_opponents import parse_opponents
 from ...players.records import GameRecord
+from ...rollouts.schedule import parse_games, plays_games
+from ..opponents.api.usage import COSTS, Costs
+from ..opponents.more_kinds import API
+from ..run_summary import summary
 from .guard import Guard
 from .reasoning import reasoning_metrics
 from .staleness import staleness_metrics
@@ -19,7 +25,7 @@ class Watcher(extensions.Watcher):
     """By the config's ``guard`` and ``trainer``."""
 
     def __init__(self, config: Any) -> None:
-        trainer = config.trainer
+        self._config, trainer = config, config.trainer
         self._guard = Guard(config.guard)
         self._action = config.guard.action
         self._asynchronous = trainer.v1.trainer_mode != "sync"
@@ -27,6 +33,8 @@ class Watcher(extensions.Watcher):
         #: Of the step's games.
         self._metrics: dict[str, float] = {}
         self._voids = VoidGames(config.max_void_steps)
+        self._endpoints = [each.name for each in parse_opponents(config.opponents) if each.kind == API]
+        self._spent = Costs(Path(config.run_dir) / COSTS)
         self._samples = int(trainer.log_val_generations)
 
     def games(
@@ -56,7 +64,7 @@ class Watcher(extensions.Watcher):
         return metrics | staleness_metrics(records, dropped, step)
 
     def step(self, metrics: dict[str, float]) -> list[str]:
-        metrics |= self._metrics
+        metrics |= self._metrics | self._costs()
         self.stop = self._voids.silent
         if self._action not in ("warn", "stop"):
             return []
@@ -66,6 +74,17 @@ class Watcher(extensions.Watcher):
             self.stop = f"guard.action=stop: {'; '.join(alarms)}"
             self._guard.rest()
         return [f"guard: {alarm}" for alarm in alarms]
+
+    def _costs(self) -> dict[str, float]:
+        """``opponents/{name}/tokens`` and ``usd``: what endpoints have cost in the whole run."""
+        spent = {name: self._spent.of(name) for name in self._endpoints}
+        tokens = {f"opponents/{name}/tokens": float(usage.tokens) for name, usage in spent.items()}
+        return tokens | {f"opponents/{name}/usd": usage.cost or 0.0 for name, usage in spent.items()}
+
+    def finish(self) -> list[str]:
+        config = self._config
+        game = parse_games(config.games)[0].id if plays_games(config) else None
+        return summary(Path(config.run_dir), Path(config.trainer.default_local_dir), game)
 
     def state_dict(self) -> dict[str, Any]:
         return self._guard.state_dict() | {"voids": self._voids.state_dict()}

@@ -5,7 +5,7 @@ With full weights each of them needs an engine; with LoRA all of them are answer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,6 @@ class AdapterEngine:
 
     def sleep(self) -> None:
         """They sleep with the policy's engine."""
-
-    def actors(self) -> Iterator[tuple[str, Any]]:
-        """None but the policy's."""
-        return iter(())
 
 
 OpponentEngine = SlotEngine | AdapterEngine

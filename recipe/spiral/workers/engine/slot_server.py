@@ -10,7 +10,6 @@ import ray
 from verl.workers.rollout.replica import RolloutMode, TokenOutput
 
 from ...opponents.model_files import local, unfit
-from ...processes.engine_failure import OPPONENTS
 from .vllm import VLLMReplica, VLLMServer
 
 #: Seconds that the engine may take to load weights.
@@ -20,7 +19,6 @@ LIMIT = 600.0
 class SlotServer(VLLMServer):
     """Has the weights of one opponent at a time, or of none."""
 
-    title, settings = "opponent's vLLM server", OPPONENTS
     _name: str | None = None
 
     async def loaded(self) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +97,6 @@ class SlotEngine:
             self._on_all("abort_all_requests", reject_request=True)
             self._paused = True
         self._on_all("sleep")
-
-    def actors(self) -> Iterator[tuple[str, Any]]:
-        """Every actor that a game may wait for, by a name for people."""
-        for slot, replica in enumerate(self._replicas):
-            for node, server in enumerate(replica.servers):
-                yield f"opponents' vLLM server {slot}.{node}", server
 
     def _on_all(self, method: str, **arguments: Any) -> list[Any]:
         return list(ray.get([getattr(handle, method).remote(**arguments) for handle in self.handles]))

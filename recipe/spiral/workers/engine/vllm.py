@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -20,7 +18,7 @@ from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind
 
-from ...processes.engine_failure import POLICY, RUN_DIR, Printed, explained
+from ...processes.run_log import say_now
 from .adapters import Asked, ChoosingEngine, WorkerExtension, asked
 from .calls import Ended, Request, answer_many
 
@@ -62,23 +60,14 @@ class VLLMServer(vLLMHttpServer):
 
     #: vLLM's; verl makes it when it launches the server.
     engine: Any
-    #: What it is for people, and its settings.
-    title, settings = "vLLM server", POLICY
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         os.environ["VERL_RAY_JOB_ID"] = run_name()
 
     async def launch_server(self, *args: Any, **kwargs: Any) -> None:
-        """verl's. Raises EngineFailure: it does not start."""
-        self._printed = Printed()
-        with self._explained("did not start"):
-            await super().launch_server(*args, **kwargs)
-
-    def _explained(self, how: str) -> AbstractContextManager[None]:
-        folder = os.environ.get(RUN_DIR)
-        log = Path(folder, f"engine-{self.replica_rank}.{self.node_rank}.log") if folder else None
-        return explained(f"{self.title} {how}", self.settings, self._printed, log)
+        say_now("vLLM starts")
+        await super().launch_server(*args, **kwargs)
 
     async def run_server(self, args: Namespace) -> None:
         settings = self.config.engine_kwargs.get(self._get_engine_kwargs_key()) or {}
@@ -141,13 +130,9 @@ class VLLMServer(vLLMHttpServer):
         return f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}"
 
     async def engine_answers(self) -> None:
-        """Return as soon as the engine's process answers. Raises EngineFailure: it has died."""
-        if (engine := getattr(self, "engine", None)) is not None:
-            with suppress(Exception):  # what it says is for those who ask it for something
-                await engine.is_sleeping()
-            if engine.errored:
-                with self._explained("died"):
-                    raise engine.dead_error
+        """Raises vLLM's error: the engine's process has died."""
+        if (engine := getattr(self, "engine", None)) is not None and engine.errored:
+            raise engine.dead_error
 
     async def set_adapters(self, folders: Mapping[str, str]) -> None:
         """Have exactly these adapters beside the policy's, by name."""

@@ -13,7 +13,7 @@ import pytest
 from recipe.spiral.lab.evaluation.benchmarks.answers import Sample
 from recipe.spiral.lab.evaluation.benchmarks.asking import Answers, ask
 from recipe.spiral.lab.evaluation.matches.folder import Lines
-from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
+from recipe.spiral.lab.evaluation.policies.evaluated_policy import Asked, Policy
 from recipe.spiral.lab.graders.question import Question
 from recipe.spiral.players.policy import Generation, PromptTooLong
 from recipe.spiral.players.prompts import Template
@@ -79,7 +79,7 @@ def test_questions_go_through_the_chat_template_as_the_policys_run_had_it(
         return encode(self, *texts, **kwargs)
 
     monkeypatch.setattr(Template, "encode", noted)
-    answered(tmp_path, Model(), policy=replace(MINE, chat_template_kwargs={"enable_thinking": False}))
+    answered(tmp_path, Model(), policy=replace(MINE, asked=Asked(chat_template_kwargs={"enable_thinking": False})))
     assert asked == [{"enable_thinking": False}] * 12
 
 

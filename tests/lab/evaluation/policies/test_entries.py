@@ -12,7 +12,7 @@ from recipe.spiral.lab.evaluation.matches import loop
 from recipe.spiral.lab.evaluation.matches.loop import Seating
 from recipe.spiral.lab.evaluation.policies import policy_entries as entries
 from recipe.spiral.lab.evaluation.policies import policy_weights as weights
-from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy, Prompts
+from recipe.spiral.lab.evaluation.policies.evaluated_policy import Asked, Policy
 from recipe.spiral.lab.evaluation.policies.policy_entries import parse
 from recipe.spiral.lab.models import EMBEDDED
 from tests import chat_forms
@@ -41,7 +41,7 @@ def test_a_model_and_an_adapter_are_found_out(tmp_path: Path) -> None:
     assert one(str(base), tmp_path).model == base
     found = one({"path": str(lora), "name": "mine", "template": "qwen3"}, tmp_path)
     assert (found.name, found.kind, found.model, found.adapter) == ("mine", "adapter", base, lora)
-    assert (found.template, found.style) == ("qwen3", "state")
+    assert found.prompt("Nim") == ("qwen3", "state")
     other = model(tmp_path / "other")
     assert one({"kind": "adapter", "path": str(lora), "base": str(other)}, tmp_path).model == other
 
@@ -54,7 +54,7 @@ def test_an_embedded_model_has_its_config_groups_prompts(tmp_path: Path, monkeyp
     smollm2 = one("smollm2_135m", tmp_path)
     assert smollm2.template == group.prompt.template == "chat_examples"
     assert smollm2.lengths == (group.data.max_prompt_length, group.data.max_response_length)
-    assert one("smollm2_135m", tmp_path, prompts=Prompts("octothinker")).template == "octothinker"
+    assert one("smollm2_135m", tmp_path, asked=Asked("octothinker")).template == "octothinker"
     assert one({"kind": "smollm2_135m", "template": "qwen3"}, tmp_path).template == "qwen3"
     assert {one(name, tmp_path).lengths for name in ("tiny", "tiny_lines")} == {(480, 16)}
     assert made == ["smollm2_135m"] * 3 + ["tiny", "tiny_lines"]
@@ -71,9 +71,9 @@ def test_a_run_is_one_policy_a_snapshot(tmp_path: Path) -> None:
         ("kuhn/step_000005", "kuhn"),
         ("kuhn/step_000015", "kuhn"),
     ]
-    assert {(policy.template, policy.style) for policy in found} == {("qwen3", "dialogue")}
+    assert {policy.prompt("Nim") for policy in found} == {("qwen3", "dialogue")}
     named = one({"kind": "run", "path": str(run), "step": 10, "name": "r", "style": "state"}, tmp_path)
-    assert (named.name, named.style) == ("r/step_000010", "state")
+    assert (named.name, named.prompt("Nim")[1]) == ("r/step_000010", "state")
 
 
 def test_an_export_is_asked_as_its_run_asked(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_an_export_is_asked_as_its_run_asked(tmp_path: Path) -> None:
     found = one(str(exports / "step_20"), tmp_path)
     assert (found.prompt("TicTacToe"), found.prompt("Nim")) == (("qwen3", "state"), ("octothinker", "state"))
     assert found.lengths == (300, 40) and found.run is None
-    assert one(str(exports / "step_20"), tmp_path, prompts=Prompts("chat")).prompt("Nim") == ("chat", "state")
+    assert one(str(exports / "step_20"), tmp_path, asked=Asked("chat")).prompt("Nim") == ("chat", "state")
     assert one({"path": str(exports / "step_20"), "template": "chat"}, tmp_path).template == "chat"
     both = parse([str(exports)], tmp_path)
     assert [(policy.name, policy.template) for policy in both] == [
@@ -116,7 +116,7 @@ def test_a_run_may_have_prompts_of_its_own_for_a_game(tmp_path: Path) -> None:
     (run / "config.yaml").write_text(f"prompt: {{template: qwen3, style: state}}\ngames: {games}\n")
 
     def prompts(entry: Any, **told: str) -> list[tuple[str, str]]:
-        found = one(entry, tmp_path, prompts=Prompts(**told))
+        found = one(entry, tmp_path, asked=Asked(**told))
         return [found.prompt(game) for game in ("TicTacToe", "KuhnPoker", "Nim")]
 
     assert prompts(str(run)) == [("qwen3", "state"), ("chat", "state"), ("qwen3", "dialogue")]
@@ -126,7 +126,7 @@ def test_a_run_may_have_prompts_of_its_own_for_a_game(tmp_path: Path) -> None:
         ("chat", "state"),
         ("qwen3", "state"),
     ]
-    assert one(str(run), tmp_path).identity["prompts"] == {
+    assert one(str(run), tmp_path).identity["by_game"] == {
         "KuhnPoker": {"template": "chat"},
         "Nim": {"style": "dialogue"},
     }
@@ -135,21 +135,17 @@ def test_a_run_may_have_prompts_of_its_own_for_a_game(tmp_path: Path) -> None:
 def test_a_policy_is_asked_with_what_its_run_gave_the_chat_template(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The evaluation's own comes first. The identity is as before without the key, or where the evaluation has it."""
-    run, key, tokenizer = tmp_path / "run", "apply_chat_template_kwargs", chat_forms.tokenizer("qwen3")
+    """The evaluation's own comes first."""
+    run, tokenizer = tmp_path / "run", chat_forms.tokenizer("qwen3")
     monkeypatch.setattr(loop, "read_tokenizer", lambda folder: tokenizer)
     model(run / "pool" / "step_000001")
-    (run / "config.yaml").write_text("data: {}\n")
-    before = one(str(run), tmp_path).identity
-    (run / "config.yaml").write_text(f"data: {{{key}: {{enable_thinking: false}}}}\n")
-    for told, identity, thinks in (
-        ({}, {**before, key: {"enable_thinking": False}}, False),
-        ({"enable_thinking": True}, before, True),
-    ):
-        policy = one(str(run), tmp_path, prompts=Prompts(chat_template_kwargs=told))
+    (run / "config.yaml").write_text("data: {apply_chat_template_kwargs: {enable_thinking: false}}\n")
+    for told, thinks in (({}, False), ({"enable_thinking": True}, True)):
+        policy = one(str(run), tmp_path, asked=Asked(chat_template_kwargs=told))
         seat = Seating([policy], settings(tmp_path), lambda policy: cast(Any, None))
         asked = tokenizer.decode(list(seat.encode(policy, "Nim")("the position", ())))
-        assert policy.identity == identity and asked.endswith("</think>\n\n") is not thinks
+        assert policy.identity["chat_template_kwargs"] == {"enable_thinking": thinks}
+        assert asked.endswith("</think>\n\n") is not thinks
 
 
 def test_checkpoints_are_exported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

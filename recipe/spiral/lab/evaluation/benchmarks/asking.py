@@ -97,7 +97,7 @@ async def ask(
     async def work(wanted: tuple[Question, int]) -> None:
         question, number = wanted
         seed = sample_seed(settings.seed, question, number)
-        prompt_ids = template.encode(tokenizer, question.prompt, **policy.chat_template_kwargs)
+        prompt_ids = template.encode(tokenizer, question.prompt, **policy.asked.chat_template_kwargs)
         try:
             async with asyncio.timeout(seconds):
                 reply = await reply_to(prompt_ids, generate, tokenizer, {**sampling, "seed": seed}, prompt_length)

@@ -15,8 +15,6 @@ from ....players.prompts import Encode, encoder
 from ....players.records import GameRecord
 from ....players.seeds import GameKey
 from ...opponents.api.endpoint_client import NotAsked
-from ...opponents.api.endpoint_player import ApiPlayer
-from ...opponents.budgets import COSTS, keep_costs
 from ...opponents.more_kinds import make_player
 from ..policies.evaluated_policy import Policy
 from ..policies.policy_weights import read_tokenizer
@@ -45,9 +43,7 @@ class Seating:
         policy, settings = self._policies[name], self._settings
         if policy.model is None:
             if name not in self._fixed:  # one player for all games: an endpoint's connections and budget are its own
-                self._fixed[name] = fixed = make_player(policy.kind, policy.settings, name)
-                if isinstance(fixed, ApiPlayer):
-                    keep_costs(fixed, settings.eval_dir / COSTS)
+                self._fixed[name] = make_player(policy.kind, policy.settings, name, run_dir=str(settings.eval_dir))
             return self._fixed[name]
         tokenizer, sampling = self.tokenizer(policy), settings.sampling
         player = PolicyPlayer(
@@ -66,7 +62,7 @@ class Seating:
 
     def encode(self, policy: Policy, game: str) -> Encode:
         """Turns a game's observations into the policy's prompts."""
-        return encoder(self.tokenizer(policy), *policy.prompt(game), **policy.chat_template_kwargs)
+        return encoder(self.tokenizer(policy), *policy.prompt(game), **policy.asked.chat_template_kwargs)
 
     def check(self, policy: Policy, games: Iterable[str]) -> None:
         """See that a policy with weights can be asked in these games; ValueError: a template does not go with its

@@ -1,4 +1,4 @@
-"""Somebody who plays in an evaluation, and the prompts of those with weights."""
+"""Somebody who plays in an evaluation, and how those with weights are asked."""
 
 from __future__ import annotations
 
@@ -8,10 +8,42 @@ from pathlib import Path
 from typing import Any
 
 from ...opponents.more_kinds import check
-from .policy_weights import Run
 
 #: Tokens of the longest prompt and response in SPIRAL.
 LENGTHS = (2048, 4096)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a policy is asked, as far as its entry, the evaluation or its run says it.
+
+    Attributes:
+        template, style: of its prompts.
+        by_game: a game's template and style, where they differ from these.
+        chat_template_kwargs: further arguments of its tokenizer's chat template.
+        lengths: its longest prompt and response, in tokens.
+    """
+
+    template: str | None = None
+    style: str | None = None
+    by_game: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    lengths: tuple[int, int] | None = None
+
+    def over(self, other: Asked) -> Asked:
+        """This first, and the other where this says nothing. What the other says of single games counts unless this
+        says it of all."""
+        by_game = {
+            game: {key: value for key, value in said.items() if getattr(self, key) is None}
+            for game, said in other.by_game.items()
+        }
+        return Asked(
+            self.template or other.template,
+            self.style or other.style,
+            {game: said for game, said in by_game.items() if said},
+            {**other.chat_template_kwargs, **self.chat_template_kwargs},
+            self.lengths or other.lengths,
+        )
 
 
 @dataclass(frozen=True)
@@ -24,13 +56,10 @@ class Policy:
         identity: for the manifest: what must be the same when the evaluation is continued.
         model: the folder of the model that an engine must serve; None for those without weights.
         adapter: the folder of the LoRA adapter on that model; None: there is none.
-        template, style: of its prompts.
-        by_game: a game's template and style, where they differ from these.
+        asked: how it is asked; what nobody says is "chat", "state" and ``LENGTHS``.
         games: the ids of the games that it plays; None: all that it can.
         settings: a fixed player's.
-        lengths: its longest prompt and response, in tokens, where the evaluation does not set them.
         texts: the folder of its tokenizer and end tokens, where they are with neither its model nor its adapter.
-        chat_template_kwargs: further arguments of its tokenizer's chat template.
         run: the run whose snapshot it is; None: it is no snapshot.
     """
 
@@ -39,15 +68,19 @@ class Policy:
     identity: Mapping[str, Any]
     model: Path | None = None
     adapter: Path | None = None
-    template: str = "chat"
-    style: str = "state"
-    by_game: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    asked: Asked = field(default_factory=Asked)
     games: tuple[str, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    lengths: tuple[int, int] = LENGTHS
     texts: Path | None = None
-    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     run: str | None = None
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        return self.asked.lengths or LENGTHS
+
+    @property
+    def template(self) -> str:
+        return self.asked.template or "chat"
 
     @property
     def tokenizer(self) -> Path:
@@ -59,8 +92,9 @@ class Policy:
         return self.model
 
     def prompt(self, game: str) -> tuple[str, str]:
-        own = self.by_game.get(game, {})
-        return own.get("template", self.template), own.get("style", self.style)
+        """The template and the style of its prompts in a game."""
+        own = self.asked.by_game.get(game, {})
+        return own.get("template", self.template), own.get("style", self.asked.style or "state")
 
     def unable(self, game: str) -> str | None:
         """Why it does not play a game; None: it does."""
@@ -72,31 +106,3 @@ class Policy:
             except ValueError as error:
                 return str(error)
         return None
-
-
-@dataclass(frozen=True)
-class Prompts:
-    """The evaluation's template and style. None: those of the policy's run, or "chat" and "state".
-
-    ``chat_template_kwargs`` come before those of the run, key by key.
-    """
-
-    template: str | None = None
-    style: str | None = None
-    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
-
-    def of(self, entry: Mapping[str, Any], run: Run) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-        """The template and style of a policy's entry in the config, and those that its run has for single games.
-
-        The latter count unless the entry or the evaluation sets them for all games.
-        """
-        chosen = {"template": entry.get("template") or self.template, "style": entry.get("style") or self.style}
-        prompt = {
-            "template": str(chosen["template"] or run.template or "chat"),
-            "style": str(chosen["style"] or run.style or "state"),
-        }
-        own = {
-            game: {key: value for key, value in of_game.items() if not chosen[key]}
-            for game, of_game in run.by_game.items()
-        }
-        return prompt, {game: of_game for game, of_game in own.items() if of_game}

@@ -18,9 +18,9 @@ from ....processes.terminal import visible
 from ...models import EMBEDDED, embedded
 from ...opponents import more_kinds
 from ...opponents.api.endpoint_settings import OF_ASKING
-from ...opponents.budgets import API
 from ...opponents.elsewhere import form_of, members_of
-from .evaluated_policy import LENGTHS, Policy, Prompts
+from ...opponents.more_kinds import API
+from .evaluated_policy import Asked, Policy
 from .policy_weights import (
     Run,
     adapter_base,
@@ -39,9 +39,7 @@ _OWN = frozenset({"kind", "name", "games"})
 _KEYS = {"path", "base", "step", "start", "interval", "size", "template", "style"}
 
 
-def parse(
-    entries: Iterable[Any], cache: Path, setting: str = "policies", prompts: Prompts | None = None
-) -> list[Policy]:
+def parse(entries: Iterable[Any], cache: Path, setting: str = "policies", asked: Asked | None = None) -> list[Policy]:
     """A config's list of policies; ``setting`` is its name, and checkpoints are exported into ``cache``, once.
 
     Raises:
@@ -52,7 +50,7 @@ def parse(
     policies = []
     for entry in entries:
         with entry_of(setting, entry):
-            policies += _parse(entry, cache, setting, prompts or Prompts())
+            policies += _parse(entry, cache, setting, asked or Asked())
     # A folder's name may have any bytes.
     policies = [replace(policy, name=visible(policy.name, most_lines=1)) for policy in policies]
     check_names(policies, setting)
@@ -66,7 +64,7 @@ def check_names(policies: Sequence[Policy], setting: str) -> None:
         raise ValueError(f"{setting}: {', '.join(twice)} is there twice: give each its own name: {{name: ..., ...}}")
 
 
-def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Policy]:
+def _parse(entry: Any, cache: Path, setting: str, asked: Asked) -> list[Policy]:
     if isinstance(entry, str):
         entry = {"kind": entry} if entry in KINDS and entry not in ("auto", "run") else {"path": entry}
     if not isinstance(entry, Mapping):
@@ -89,9 +87,9 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     if kind in EMBEDDED:
         run = run_of_embedded(kind)
         folder = embedded(kind).resolve()
-        policies = [_policy(name or kind, folder, None, settings, prompts, run, {})]
+        policies = [_policy(name or kind, folder, None, settings, asked, run, {})]
     else:
-        policies = _with_weights(kind, name, settings, cache, setting, prompts)
+        policies = _with_weights(kind, name, settings, cache, setting, asked)
     return [replace(policy, games=games) for policy in policies]
 
 
@@ -105,7 +103,7 @@ def _fixed(kind: str, name: str | None, settings: dict[str, Any], games: tuple[s
 
 
 def _with_weights(
-    kind: str, name: str | None, settings: dict[str, Any], cache: Path, setting: str, prompts: Prompts
+    kind: str, name: str | None, settings: dict[str, Any], cache: Path, setting: str, asked: Asked
 ) -> list[Policy]:
     """The policies of an entry with a path."""
     if not settings.get("path"):
@@ -116,7 +114,7 @@ def _with_weights(
         if kind in ("run", "adapter") or not is_hub_id(given):
             raise ValueError("there is no such folder")
         folder = whole_model(given, setting)  # from the hub
-        return [_policy(name or given, folder, None, settings, prompts, Run(given), {"hub": given})]
+        return [_policy(name or given, folder, None, settings, asked, Run(given), {"hub": given})]
     path = path.resolve()
     form = form_of(path)
     if form in ("hf", "adapter") and kind != "run":
@@ -125,14 +123,14 @@ def _with_weights(
         members_of(path, setting=f"{setting}: path")  # raises if it is not whole
         base = adapter_base(path, settings.get("base"), setting) if form == "adapter" else None
         model, adapter = (path, None) if base is None else (base, path)
-        return [_policy(name or path.name, model, adapter, settings, prompts, run_of(path), {"path": str(path)})]
+        return [_policy(name or path.name, model, adapter, settings, asked, run_of(path), {"path": str(path)})]
     if kind in ("model", "adapter"):
         raise ValueError(f"holds no {kind} with its config and *.safetensors")
-    return _snapshots(path, name, settings, cache, setting, prompts)
+    return _snapshots(path, name, settings, cache, setting, asked)
 
 
 def _snapshots(
-    path: Path, name: str | None, settings: dict[str, Any], cache: Path, setting: str, prompts: Prompts
+    path: Path, name: str | None, settings: dict[str, Any], cache: Path, setting: str, asked: Asked
 ) -> list[Policy]:
     """One policy for each snapshot of a run that is taken."""
     step = settings.get("step")
@@ -145,7 +143,7 @@ def _snapshots(
     if step is not None and members[0][0] != step:
         raise ValueError(f"step={step}: there is none; the next is of step {members[0][0]}")
     run = run_of(path)
-    if run.template is None:  # a folder of exports: each has what it takes of its run's config
+    if run.asked.template is None:  # a folder of exports: each has what it takes of its run's config
         run = replace(run_of(members[-1][1]), name=run.name)
     run_name = name or run.name
     policies = []
@@ -154,7 +152,7 @@ def _snapshots(
         model, adapter = exported(folder, cache) if form == "checkpoint" else folder, None
         if form_of(model) == "adapter":
             model, adapter = adapter_base(model, settings.get("base") or run.model, setting), model
-        policy = _policy(f"{run_name}/step_{number:06d}", model, adapter, settings, prompts, run, origin)
+        policy = _policy(f"{run_name}/step_{number:06d}", model, adapter, settings, asked, run, origin)
         policies.append(replace(policy, run=run_name))
     return policies
 
@@ -164,28 +162,15 @@ def _policy(
     model: Path,
     adapter: Path | None,
     settings: Mapping[str, Any],
-    prompts: Prompts,
+    evaluation: Asked,
     run: Run,
     origin: Mapping[str, Any],
 ) -> Policy:
-    """A policy with weights. Of its run are the prompts, and the lengths, that neither entry nor evaluation sets."""
-    prompt, by_game = prompts.of(settings, run)
-    own: dict[str, Any] = {"prompts": by_game} if by_game else {}
-    # what the evaluation sets is in its manifest
-    if of_run := {k: v for k, v in run.chat_template_kwargs.items() if k not in prompts.chat_template_kwargs}:
-        own["apply_chat_template_kwargs"] = of_run
-    policy = Policy(
-        name=name,
-        kind="model" if adapter is None else "adapter",
-        identity={**weights_identity(model, adapter), **origin, **own, **prompt},
-        model=model,
-        adapter=adapter,
-        template=prompt["template"],
-        style=prompt["style"],
-        by_game=by_game,
-        lengths=run.lengths or LENGTHS,
-        chat_template_kwargs={**of_run, **prompts.chat_template_kwargs},
-    )
+    """A policy with weights. Of its run is what neither its entry nor the evaluation says."""
+    asked = Asked(settings.get("template"), settings.get("style")).over(evaluation).over(run.asked)
+    how = {name: value for name, value in vars(asked).items() if name != "lengths"}
+    identity = {**weights_identity(model, adapter), **origin, **how}
+    policy = Policy(name, "model" if adapter is None else "adapter", identity, model, adapter, asked)
     # A pool's members have none of their own.
     texts = Path(run.model) if run.model and not (policy.tokenizer / "tokenizer_config.json").is_file() else None
     return replace(policy, texts=texts)

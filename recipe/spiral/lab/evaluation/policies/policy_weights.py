@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -21,6 +21,7 @@ from ....games import id_of
 from ....opponents.model_files import check_unchanged, check_whole, local, missing_files
 from ....players.prompts import check_words
 from ....players.seeds import derive_seed
+from ....processes.composing import RECIPE  # and the resolvers of its config
 from ....processes.terminal import visible
 from ....storage.checkpoints import config_file
 from ....storage.disk import read_json, write_whole
@@ -28,9 +29,10 @@ from ....storage.manifest import changed_files
 from ....storage.run_config import load_config
 from ...models import MADE_FOR
 from ...opponents.elsewhere import form_of
+from .evaluated_policy import Asked
 
 #: The config groups of models.
-_GROUPS = Path(__file__).parents[3] / "config" / "model"
+_GROUPS = RECIPE / "config" / "model"
 _TEXTS = ("prompt.template", "prompt.style", "actor_rollout_ref.model.path")
 #: Further files that decide what a policy answers.
 _CONFIGS = ("config.json", "adapter_config.json", "generation_config.json", "tokenizer.json", "chat_template.jinja")
@@ -41,23 +43,12 @@ _HUB = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt
 
 @dataclass(frozen=True)
 class Run:
-    """What an evaluation takes from a run's config, where there is one.
-
-    Attributes:
-        name: its folder's.
-        template, style, by_game: of its prompts, and those of games for which the run has one of them, or both.
-        model: what its training started from.
-        lengths: the longest prompt and the longest response, in tokens.
-        chat_template_kwargs: further arguments of the tokenizer's chat template.
-    """
+    """What an evaluation takes from a run's config, where there is one: its folder's name, how it asks its policy, and
+    the model that its training started from."""
 
     name: str
-    template: str | None = None
-    style: str | None = None
-    by_game: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    asked: Asked = field(default_factory=Asked)
     model: str | None = None
-    lengths: tuple[int, int] | None = None
-    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_of(path: Path) -> Run:
@@ -79,10 +70,10 @@ def _run(name: str, config: Any) -> Run:
     template, style, model = (None if value is None else str(value) for value in texts)
     lengths = [OmegaConf.select(config, f"data.max_{part}_length") for part in ("prompt", "response")]
     known = all(isinstance(length, int) and length > 0 for length in lengths)
-    by_game = _by_game(OmegaConf.to_container(config).get("games"))
     chat = OmegaConf.select(config, "data.apply_chat_template_kwargs")
-    kwargs = OmegaConf.to_container(chat, resolve=True) if isinstance(chat, DictConfig) else {}
-    return Run(name, template, style, by_game, model, (lengths[0], lengths[1]) if known else None, cast(Any, kwargs))
+    kwargs: Any = OmegaConf.to_container(chat, resolve=True) if isinstance(chat, DictConfig) else {}
+    by_game = _by_game(OmegaConf.to_container(config).get("games"))
+    return Run(name, Asked(template, style, by_game, kwargs, (lengths[0], lengths[1]) if known else None), model)
 
 
 def configs_of(path: Path) -> Iterator[tuple[Path, DictConfig]]:

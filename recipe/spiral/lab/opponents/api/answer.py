@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ....players.player import Response
-from ....players.records import Usage
 from .endpoint_settings import ApiSettings
+from .usage import Usage
 
 #: No count of tokens is as high: it could not be shown, or multiplied by a price.
 _TOO_MANY = 10**12

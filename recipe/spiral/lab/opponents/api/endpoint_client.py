@@ -18,18 +18,15 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, NoReturn
 
-from omegaconf import OmegaConf
-
 from ....extras import install
 from ....players.player import PlayerFailure, PlayerMisconfigured, Response
-from ....players.records import Usage
-from ....processes.masking import secrets_of, without_secrets
 from .answer import BadAnswer, estimate, read_answer, read_usage
 from .endpoint_settings import ApiSettings
+from .usage import Usage
 
 #: These concern every request alike: the key, or the model's or endpoint's name. So does any redirect.
 _CONFIGURATION = {
@@ -98,9 +95,7 @@ class Client:
         self.settings, self.count = settings, count
         self.places = asyncio.Semaphore(settings.max_concurrency)
         key = settings.key() or ""
-        in_body = secrets_of(OmegaConf.create({"extra_body": dict(settings.extra_body)}))
-        keys = [key, *in_body] if key else in_body
-        self._keys = sorted(keys, key=len, reverse=True)  # one may be a part of another
+        self._keys = [key] if key else []
         try:
             http = openai.DefaultAsyncHttpxClient(
                 follow_redirects=False,
@@ -119,7 +114,7 @@ class Client:
         except Exception as error:  # of any kind: an address, a file, a package that is not installed
             raise PlayerMisconfigured(
                 f"{settings.base_url} cannot be asked as this machine's environment is (HTTPS_PROXY, ALL_PROXY, "
-                f"SSL_CERT_FILE, ...): {self._words(without_secrets(str(error)))}"
+                f"SSL_CERT_FILE, ...): {self._words(str(error))}"
             ) from None
 
     async def ask(self, messages: Sequence[dict[str, str]], seed: int, check: Callable[[], None]) -> Response:
@@ -231,7 +226,7 @@ class Client:
         self.count(usage)
         if answer is None:
             raise _Passing(_with_words(lost, self._words(text)))
-        return replace(answer, usage=usage)
+        return replace(answer, usage=asdict(usage))
 
     def _refuse(self, status: int, error: object, text: str, headers: Mapping[str, str]) -> NoReturn:
         """Raise what an error in a response of this text stands for: its fields, or its message alone."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
 
 from ....players.player import PlayerFailure, Position, Response
-from ....players.records import Usage
 from .endpoint_client import Client, NotAsked, Unpaid
 from .endpoint_settings import ApiSettings
+from .usage import Costs, Usage
+
+#: Seconds for which an endpoint is left alone.
+PAUSE = 60.0
 
 
 class BudgetSpent(NotAsked):
@@ -29,25 +32,21 @@ class ApiPlayer:
     Attributes:
         settings: the endpoint and how to use it.
         name: for records and metrics.
-        limit: of ``spent``. Requests under way when it is reached are finished, so up to ``max_concurrency`` of them
-            may go beyond it.
-        spent: what all requests have used, those that came to nothing included. (Those are estimated by their prompt,
-            where the endpoint did not count.)
-        keep: is told of ``spent`` after each request.
-        patience: the number of responses that may fail one after the other: here those of two rounds.
+        costs: what all requests have used, those that came to nothing included. (Those are estimated by their prompt,
+            where the endpoint did not count.) Requests under way when the budget is reached are finished.
+        patience: the number of responses that may fail one after the other: those of two rounds.
     """
 
-    def __init__(self, settings: ApiSettings, name: str = "api") -> None:
+    def __init__(self, settings: ApiSettings, name: str = "api", costs: Costs | None = None) -> None:
         """
         Raises:
             ImportError: the openai package is not installed.
             PlayerMisconfigured: see ``Client``.
         """
         self.settings, self.name = settings, name
-        self.limit, self.spent = settings.limit, Usage()
-        self.keep: Callable[[Usage], None] = lambda spent: None
+        self.costs = costs or Costs()
         self.patience = 2 * settings.max_concurrency
-        self.failures, self._last_failure = 0, ""  # in a row
+        self.failures, self._last_failure, self._asked_again = 0, "", 0.0  # in a row
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client = Client(settings, self.count)  # now, to say at once if the environment allows none
 
@@ -74,7 +73,7 @@ class ApiPlayer:
                 raise
             except PlayerFailure as failure:
                 self.failures += self.patience if isinstance(failure, Unpaid) else 1
-                self._last_failure = str(failure)
+                self._last_failure, self._asked_again = str(failure), time.monotonic() + PAUSE
                 raise
         if self.failures < self.patience:
             self.failures = 0
@@ -87,13 +86,15 @@ class ApiPlayer:
             BudgetSpent: the limit is reached.
             LeftAlone: it has failed too often.
         """
+        if self.failures >= self.patience and time.monotonic() >= self._asked_again:
+            self.failures = self.patience - 1  # the first failure leaves it alone again
         if self.failures >= self.patience:
             raise LeftAlone(f"{self.name}: it is left alone after failures in a row, the last: {self._last_failure}")
-        if self.limit.reached(self.spent):
-            cost = "" if self.spent.cost is None else f" for ${self.spent.cost:.4f}"
-            raise BudgetSpent(f"{self.name}: the budget of {self.limit} is spent: {self.spent.tokens} tokens{cost}")
+        spent, limit = self.costs.of(self.name), self.settings.limit
+        if limit.reached(spent):
+            cost = "" if spent.cost is None else f" for ${spent.cost:.4f}"
+            raise BudgetSpent(f"{self.name}: the budget of {limit} is spent: {spent.tokens} tokens{cost}")
 
     def count(self, usage: Usage) -> None:
         """Add what a request has used."""
-        self.spent += usage
-        self.keep(self.spent)
+        self.costs.add(self.name, usage)

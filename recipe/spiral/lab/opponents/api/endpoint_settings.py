@@ -13,8 +13,8 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from ....players.player import PlayerMisconfigured
 from ....players.prompts import TEMPLATES, Template, get_template
-from ....players.records import Usage
 from ...parsing import Count, Number, Section, checked, parse
+from .usage import Usage
 
 #: How it is asked and what it may cost: settings that change no answer.
 OF_ASKING = frozenset(

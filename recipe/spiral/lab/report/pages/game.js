@@ -72,11 +72,11 @@ function left(game) {
     h("ol", { class: "turns", "aria-label": "Turns" }, turns)));
 }
 
-// Of a branch and after a random opening, where it begins: the actions that there were until then.
-function branch(game) {
+// Where a game begins that does not begin at its start: the actions that there were until then.
+function before(game) {
   const past = game.past ?? [];
-  if (!game.branch && !past.length) return null;
-  return h("div", { class: "card", style: "margin-top:.8rem" }, h("h3", {}, game.branch ? `Branch ${game.branch} of a game` : "A random opening"),
+  if (!past.length) return null;
+  return h("div", { class: "card", style: "margin-top:.8rem" }, h("h3", {}, "The moves before it"),
     h("p", { class: "soft" }, past.length ? `It goes on from the state to which ${past.length === 1 ? "this action" : `these ${past.length} actions`} of both players had led:` : "It goes on from the game's first state."),
     past.length ? textBox(past.join("\n")) : null);
 }
@@ -131,7 +131,7 @@ async function open() {
   put(main, h("div", { class: "more", style: "margin:0 0 .6rem" }, h("a", { href: `games.html#${asPart(wanted)}` }, asPart(wanted) ? "Games that fit the filters" : "All games"), h("span", { style: "margin-left:auto" }), way(-1, "previous game"), way(1, "next game")),
     h("h1", {}, plain(game.game)),
     h("p", { class: "soft" }, when ? `${when}${number(Number(step))}: ` : "", `${result(game)}. Key ${plain(game.key)}`),
-    branch(game) ?? "", h("div", { class: "replay" }, left(game), h("div", { class: "right" })));
+    before(game) ?? "", h("div", { class: "replay" }, left(game), h("div", { class: "right" })));
   draw();
 }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ..players.records import GameRecord, to_line
-from .record_writer import AFTER, BEFORE, RecordWriter, digest
+from ..storage.record_writer import AFTER, BEFORE, RecordWriter, digest
 
 _decode = msgspec.json.Decoder(GameRecord).decode
 

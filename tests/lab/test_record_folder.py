@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from recipe.spiral.lab.record_folder import RecordFolder, Torn
 from recipe.spiral.lab.report.game_index import RunGames
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.storage.record_folder import RecordFolder, Torn
 from tests.made import record, repack, turn, unpacked
 
 
@@ -114,7 +114,7 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
 def test_a_kill_while_a_step_is_written_loses_no_other(tmp_path: Path) -> None:
     """Killed at any moment, the folder has whole steps, one after another, and a resumed run goes on with it."""
     code = (
-        "import sys; from recipe.spiral.storage.record_folder import RecordFolder\n"
+        "import sys; from recipe.spiral.lab.record_folder import RecordFolder\n"
         "from recipe.spiral.players.records import GameRecord; from recipe.spiral.players.seeds import GameKey\n"
         "games = [GameRecord(GameKey('train', 7, 1, index), 'Nim', ('a', 'b'), (0, 1)) for index in range(300)]\n"
         "folder = RecordFolder(sys.argv[1])\n"

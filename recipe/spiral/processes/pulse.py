@@ -1,0 +1,86 @@
+"""Whether a run's processes live: verl's trainer waits for rows, and would wait for ever for those of a dead one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import ray
+from ray.exceptions import ActorUnavailableError, RayActorError, RayError
+
+from .engine_failure import EngineFailure
+
+#: Seconds between two looks, and seconds in which the trainer may fail by itself after a death.
+INTERVAL, GRACE = 2.0, 10.0
+#: Ray's word for an actor that somebody has ended.
+ON_PURPOSE = "it was killed by `ray.kill`"
+
+
+class Pulse:
+    """Asks each named actor of the run again and again, in a thread of the process that started it.
+
+    Args:
+        died: called with the error of one that is dead, if the run has not ended some seconds later.
+    """
+
+    def __init__(self, died: Callable[[Exception], None], interval: float = INTERVAL, grace: float = GRACE) -> None:
+        self._died, self._interval, self._grace = died, interval, grace
+        self._asked: dict[str, tuple[Any, Any]] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="pulse", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(self._grace)
+
+    def dead(self) -> Exception | None:
+        """End it; returns the error of an actor that has died before the run failed, if there is one."""
+        self.stop()
+        with suppress(Exception):  # Ray may be gone
+            return self.look(seconds=2.0)
+        return None
+
+    def look(self, seconds: float = 0.0) -> Exception | None:
+        """Ask all, and wait so long for answers; returns the error of one that is dead, and was not ended on purpose,
+        as TransferQueue's actors are in the end."""
+        for name in ray.util.list_named_actors():
+            if name not in self._asked:
+                with suppress(ValueError):  # it has ended meanwhile
+                    self._asked[name] = ray.get_actor(name), None
+        for name, (actor, answer) in self._asked.items():
+            if answer is None:
+                # of a server, whether its engine answers: that is a process of its own
+                self._asked[name] = actor, getattr(actor, "engine_answers", actor.__ray_ready__).remote()
+        answers = {answer: name for name, (_, answer) in self._asked.items()}
+        for answer in ray.wait([*answers], num_returns=len(answers), timeout=seconds)[0] if answers else ():
+            name = answers[answer]
+            self._asked[name] = self._asked[name][0], None
+            try:
+                ray.get(answer)
+            except ActorUnavailableError:  # which may pass
+                continue
+            except RayActorError as error:
+                if ON_PURPOSE not in str(error):
+                    return error
+            except RayError as error:
+                failure = EngineFailure(f"{name}: {getattr(error, 'cause', error)!r}")
+                failure.__cause__ = error
+                return failure
+        return None
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._interval):
+            try:
+                dead: Exception | None = self.look()
+            except Exception as error:  # Ray itself
+                dead = error
+            if dead is not None:
+                if not self._stop.wait(self._grace):
+                    self._died(dead)
+                return

@@ -1,0 +1,69 @@
+"""A dead process of a run is noticed, and one that the trainer ends itself is not blamed."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from ray.exceptions import ActorUnavailableError, RayActorError
+
+from recipe.spiral.processes import pulse
+from recipe.spiral.processes.pulse import ON_PURPOSE, Pulse
+
+
+class Method:
+    def __init__(self, answer: Exception | None) -> None:
+        self.answer = answer
+
+    def remote(self) -> Any:
+        return (self,)
+
+
+class Ray:
+    """The part of Ray that is asked."""
+
+    def __init__(self, **answers: Exception | None) -> None:
+        self.answers, self.util = answers, self
+
+    def list_named_actors(self) -> list[str]:
+        return [*self.answers]
+
+    def get_actor(self, name: str) -> Any:
+        method = Method(self.answers[name])
+        return type("Actor", (), {"__ray_ready__": method, **({"engine_answers": method} if name == "server" else {})})
+
+    def wait(self, refs: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+        return refs, []
+
+    def get(self, ref: Any) -> None:
+        if ref[0].answer is not None:
+            raise ref[0].answer
+
+
+@pytest.mark.parametrize(
+    ("answers", "blamed", "at_the_end"),
+    [
+        ({"worker": None, "server": None}, False, False),
+        ({"worker": None, "server": RayActorError(error_msg="dead")}, True, True),
+        ({"worker": ActorUnavailableError("for a moment", None)}, False, False),
+        ({"queue": RayActorError(error_msg=f"dead because {ON_PURPOSE}."), "worker": None}, False, False),
+    ],
+)
+def test_who_is_dead(
+    answers: dict[str, Exception | None], blamed: bool, at_the_end: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "ray", Ray(**answers))
+    died, seen = threading.Event(), []
+    watching = Pulse(lambda error: (seen.append(error), died.set()), interval=0.001, grace=0.001)
+    watching.start()
+    assert died.wait(0.1 if not blamed else 5) == blamed
+    assert (watching.dead() is not None) == at_the_end
+    assert [str(error) for error in seen] == ["dead"] * blamed
+
+
+def test_a_run_that_ends_by_itself_has_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "ray", Ray(worker=RayActorError(error_msg="dead")))
+    watching = Pulse(lambda error: pytest.fail("the run had ended"), interval=0.001, grace=5)
+    watching.start()
+    assert str(watching.dead()) == "dead"
