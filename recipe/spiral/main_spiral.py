@@ -25,7 +25,7 @@ from .checks.resumption import finished
 from .checks.settle import settle
 from .processes.cluster import listen_on_loopback
 from .processes.composing import RECIPE
-from .processes.interrupts import end_on_signals, interrupt_on_signals, interrupted, interrupted_by
+from .processes.interrupts import end_on_signals, interrupt_on_signals, interrupted_by
 from .processes.launch import end_with_parent, put_on_path, set_environment
 from .processes.starting import choose_checkpoint, keep_date
 from .processes.terminal import fail, quiet_logging, run_command, visible
@@ -101,8 +101,6 @@ def run(config: DictConfig) -> int:
             name_end_tokens(config, tokenizer.eos_token_id)
             keep_date(config, tokenizer)
     except ConfigError as error:
-        if interrupted():
-            raise KeyboardInterrupt from error
         return fail(error, status=2)
     return train(config)
 
