@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import pickle
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
@@ -58,21 +55,3 @@ def composed_by(program: str, words: Sequence[str]) -> DictConfig:
     if program == "spiral_trainer":
         settle(made)
     return made
-
-
-def with_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is installed here is another test's matter."""
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    find_spec, load = importlib.util.find_spec, importlib.import_module
-
-    # With all arguments: torch, which some tests import only now, gives a package.
-    def found(name: str, *args: Any, **more: Any) -> Any:
-        return find_spec("json" if name in ("vllm", "cupy") else name, *args, **more)
-
-    def loaded(name: str, *args: Any, **more: Any) -> Any:
-        return load("json" if name.startswith("cupy") else name, *args, **more)
-
-    monkeypatch.setattr(importlib.util, "find_spec", found)
-    monkeypatch.setattr(importlib, "import_module", loaded)

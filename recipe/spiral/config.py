@@ -88,7 +88,6 @@ class Validation:
 
 @dataclass
 class Records:
-    tokens: bool
     every: int = within(0)
 
 

@@ -6,13 +6,12 @@ import copy
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 from transfer_queue import KVBatchMeta
 
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.rae import Baselines
 from recipe.spiral.rollouts.channel import Played
-from recipe.spiral.training.filters import REASONS, Filters
+from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.metrics import training_metrics
 from recipe.spiral.training.rows import estimate, keep
 from recipe.spiral.training.step import Step, account
@@ -69,20 +68,6 @@ def test_only_the_truncated_turn_is_masked() -> None:
     )
     assert reasons_of(Filters(truncations=True), lost) == [None, "truncated"]
     assert reasons_of(Filters(), lost) == [None, None]
-
-
-@pytest.mark.parametrize(
-    ("truncated", "draws", "zero", "expected"),
-    [
-        ("illegal", False, False, Filters()),
-        ("read", True, False, Filters(draws=True)),
-        ("mask", False, True, Filters(truncations=True, zero_advantages=True)),
-    ],
-)
-def test_the_config_says_which(truncated: str, draws: bool, zero: bool, expected: Filters) -> None:
-    algorithm = {"filter_draws": draws, "filter_zero_advantages": zero}
-    config = OmegaConf.create({"rules": {"truncated": truncated}, "algorithm": algorithm})
-    assert Filters.from_config(config) == expected
 
 
 def step_of(games: list[GameRecord], filters: Filters, keys: list[str]) -> Step:
@@ -153,11 +138,3 @@ def test_games_know_what_they_were_trained_with(monkeypatch: pytest.MonkeyPatch)
     for left in (*played.turns, *skipped.turns):
         left.left_out = left.left_out or "rejected"
     assert not step.trains, "verl cannot update on nothing"
-
-
-def test_what_is_left_out_is_counted() -> None:
-    games = [game((0.0, 0.0), index=1), game((1.0, -1.0), index=2)]
-    games[0].turns[0].left_out = "draw"
-    metrics = training_metrics(games, [])
-    assert metrics["turns/left_out/draw"] == 1 / 4
-    assert {name for name in metrics if "left_out" in name} == {f"turns/left_out/{reason}" for reason in REASONS}

@@ -157,15 +157,6 @@ def test_games_from_one_state_are_trained_and_dropped_together(monkeypatch: pyte
     assert table.refilled == [1] and table.in_flight == [0, 1]
 
 
-def test_a_batch_of_turns_is_of_whole_games(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table(monkeypatch, most=2, strategy="wait")
-    table.buffer.in_turns = True
-    for index, rows in enumerate((3, 1, 2, 4)):
-        table.finish(table.launch(index, step=1 + index // 2), [0] * rows)
-    assert table.sample(2, 5) == [0, 1, 2]
-    assert table.in_flight == [3]
-
-
 def test_where_games_have_fewer_turns_than_expected_more_are_launched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Games should have two turns, and have one each, but for a slow one, for which nobody waits. With half a batch
     ahead it is 10 turns. With 10 % more, 9 turns are 5 games, and 5 are 3."""
@@ -193,14 +184,6 @@ def test_games_that_never_have_a_turn_end_the_run(monkeypatch: pytest.MonkeyPatc
         table.finish(table.launch(index, step=1))
     with pytest.raises(RuntimeError, match="30 games gave not one turn of the policy"):
         table.sample(1, 3)
-
-
-def test_where_turns_become_more_a_batch_grows_rather_than_a_game_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table(monkeypatch, most=2, strategy="wait")
-    table.buffer.in_turns = True
-    for index in range(3):
-        table.finish(table.launch(index, step=1), [0] * 4)
-    assert table.sample(3, 4) == [0, 1, 2], "at step 4 they would be too old"
 
 
 def test_a_game_that_failed_stops_the_run_with_its_own_message(monkeypatch: pytest.MonkeyPatch) -> None:

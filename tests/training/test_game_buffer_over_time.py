@@ -186,20 +186,3 @@ def test_batches_of_turns_are_full_whatever_the_games_lengths(
         in_flight = {key.index for key in run.launched.of("train")}
         assert set(seen.values()) == {1} and not in_flight & seen.keys()
         assert in_flight | seen.keys() == set(range(run.launches))
-
-
-def test_long_games_do_not_hold_up_batches_of_turns_more_than_batches_of_games() -> None:
-    """A tenth of the games lasts fifty times as long as the others: they must not keep the places of all others."""
-    ticks: dict[str, int] = {}
-    for unit, batch in (("games", 8), ("turns", 96)):  # the turns of 8 games of mean length
-        with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
-            run = Run(
-                runner, FakeQueue.install(patch), 3, batch, int(unit == "games"), 99, "wait", longest=100, groups=1
-            )
-            if unit == "turns":
-                run.in_turns(1)
-            for _ in range(60):
-                run.step()
-                assert len(run.playing) <= 2 * batch
-            ticks[unit] = run.ticks
-    assert ticks["turns"] < 2 * ticks["games"], ticks

@@ -25,7 +25,6 @@ from recipe.spiral.players.seats import Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.training.launched import Launched, launch
-from recipe.spiral.training.metrics import training_metrics
 from recipe.spiral.training.rows import keep
 from recipe.spiral.training.turn_batches import GameLength, TurnBuffer, without_surplus
 from tests.fake_queue import FakeQueue
@@ -34,27 +33,6 @@ from tests.made_rows import rows_of
 from tests.rollouts.test_dataset import dataset
 
 # -- how many are launched ---------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 12)), max_size=20), st.integers(1, 2000))
-def test_a_launch_is_of_a_game_at_least_and_of_no_more_than_rows(rounds: list[tuple[int, int]], missing: int) -> None:
-    length = GameLength()
-    for games, rows in rounds:
-        length.add(games, games * rows)
-    assert 1 <= length.games_for(missing) <= 1.1 * missing + 1
-
-
-def test_the_mean_is_that_of_late_games() -> None:
-    length = GameLength()
-    assert length.games_for(128) < 20, "few at first, because nothing is known yet"
-    for _ in range(3):
-        length.add(30, 30 * 9)
-    assert length.mean == pytest.approx(9)
-    for _ in range(30):
-        length.add(60, 60 * 3)
-    assert length.mean == pytest.approx(3, abs=0.01)
-    assert length.games_for(128) == 47, "a tenth more than 128 / 3"
-    assert length.games_for(1) == 1
 
 
 @given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 3000)), max_size=20), st.integers(1, 2000))
@@ -186,15 +164,6 @@ def test_validation_is_sampled_as_verl_does(monkeypatch: pytest.MonkeyPatch) -> 
     assert buffer.poll_interval == 0.5
 
 
-def test_surplus_is_counted_and_nothing_else_of_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = FakeQueue.install(monkeypatch)
-    _, _, played, _ = one_step(queue, [9] * 20, 10, lambda order: None, GameLength(100, 300))
-    assert (len(played.records), len(played.discarded)) == (2, 2)
-    metrics = training_metrics(played.records, played.discarded)
-    assert (metrics["games/discarded/surplus"], metrics["games/discarded/void"]) == (2, 0)
-    assert (metrics["games/count"], metrics["turns/count"]) == (2, 18)
-
-
 # -- keys and the dataset's place --------------------------------------------------------------------------------------
 
 
@@ -226,15 +195,6 @@ def test_keys_of_turns_are_the_steps_and_without_gaps() -> None:
         assert [(key.step, key.index) for key in launched.take_keys("train")] == [(step, i) for i in range(sum(rounds))]
     assert len(set(keys)) == len(keys) == handed_out == 17
     assert {key.run_seed for key in keys} == {5}
-
-
-def test_keys_of_games_and_of_validation_stay_the_datasets() -> None:
-    for split, games in (("train", dataset()), ("val", dataset("val"))):
-        launched = Launched()
-        rows = [games[index] for index in range(6)]
-        launch(batch := fetched(rows, 9), launched, LEAGUE)
-        assert list(batch["key"]) == [row["key"] for row in rows]
-        assert launched.of(split) == [GameKey(**row["key"]) for row in rows]
 
 
 def test_a_resumed_dataset_goes_on_after_the_last_game_that_was_launched() -> None:

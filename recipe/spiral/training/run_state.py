@@ -7,7 +7,6 @@ Beside the checkpoints lie the records of games, and the lines for people.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +71,7 @@ class RunState:
         every = int(self.config.records.every)
         if split == "train" and (every <= 0 or step % every):
             return
-        records = [*games.records, *games.discarded]
-        if not self.config.records.tokens:
-            records = [replace(game, turns=[replace(turn, tokens=None) for turn in game.turns]) for game in records]
-        self.records.write_beside(split, step, records)
+        self.records.write_beside(split, step, [*games.records, *games.discarded])
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ def config(**changes: Any) -> Any:
             "draw_retry": {"enabled": False, "max_retries": 1},
             "asynchronous": {"max_staleness": None, "on_stale": "drop"},
             "data": {"train_batch_size": GAMES, "games_per_start": 1, "custom_cls": {"name": "GameDataset"}},
-            "records": {"every": 1, "tokens": True},
+            "records": {"every": 1},
             "trainer": {
                 "v1": {"trainer_mode": "sync"},
                 "default_local_dir": "${run_dir}/checkpoints",
@@ -166,8 +166,6 @@ def make_run(run_dir: Path, decays: Sequence[float] = (), **changes: Any) -> Pat
         if decays:
             moving.decay = decays[step - 1]
         train(settings, [record for record in records if record.discarded is None], moving)
-        if not settings.records.tokens:
-            records = [replace(r, turns=[replace(turn, tokens=None) for turn in r.turns]) for r in records]
         if step % settings.records.every == 0:
             folder.write("train", step, records)
         if step % 2 == 0:

@@ -89,8 +89,6 @@ def notes(auditor: Auditor) -> list[str]:
         )
     if settings.rejects_within:
         lines.append("which turns policy_loss.rollout_correction left out within the update is not known")
-    if not settings.records_tokens:
-        lines.append("tokens and weights were not checked: records.tokens=false")
     if not settings.synchronous and auditor.in_flight.known:
         line = f"{auditor.in_flight.left()} games were launched before the last one, and are still in flight"
         if oldest := auditor.in_flight.oldest():

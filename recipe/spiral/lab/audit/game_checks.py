@@ -148,7 +148,7 @@ class Games(Findings):
 
     def _audit_tokens(self, record: GameRecord, settings: Settings) -> None:
         version = (record.key.step - 1, record.key.step - 1)
-        if not settings.synchronous and settings.records_tokens:
+        if not settings.synchronous:
             in_groups = settings.games_per_start > 1
             if wrong_one := wrong_age(record, self.step, settings.max_staleness, in_groups):
                 self.problems.append(f"{name(record)}: {wrong_one}")
@@ -156,7 +156,7 @@ class Games(Findings):
             trainable, tokens = turn.player in record.trainable, turn.tokens
             wrong = []
             if tokens is None:
-                if trainable and settings.records_tokens:
+                if trainable:
                     self.problems.append(f"{name(record)}, {name_turn(turn)}: no tokens")
                 continue
             expected = None if trainable else record.players[turn.player]

@@ -103,7 +103,7 @@ class Settings:
         resumes = config.trainer.resume_mode == "resume_path"
         folder = Path(str(config.trainer.resume_from_path)).name if resumes else "global_step_0"
         self.began_at = int(folder.removeprefix("global_step_"))
-        self.records_every, self.records_tokens = int(config.records.every), bool(config.records.tokens)
+        self.records_every = int(config.records.every)
 
     def take_rae(self, rae: dict[str, Any]) -> None:
         """Take these settings of baselines for the steps in which they held."""
