@@ -156,7 +156,6 @@ class Spiral:
     num_mini_batches: int = within(1)
     ref_update_freq: int | None = within(1)
     ref_update_rate: float = within(_POSITIVE, 1)
-    max_void_steps: int | None = within(1)
 
 
 ConfigStore.instance().store(name=SCHEMA, node=Spiral)

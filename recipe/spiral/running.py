@@ -36,7 +36,6 @@ from .processes.interrupts import (
     STOPPED_STATUS,
     Interrupt,
     handle_by,
-    held_back,
     interrupted_by,
     name_of,
     note,
@@ -97,9 +96,10 @@ def prepared(config: DictConfig, run_dir: Path) -> None:
     """Have verl look at the config, and write what the run's processes and its folder need. Raises ConfigError."""
     for file in (STOPPED, STOP):
         (run_dir / file).unlink(missing_ok=True)
-    with held_back():  # only now, in the environment that the hardware needs
-        from verl.trainer.ppo.utils import need_critic, need_reference_policy
-        from verl.utils.config import validate_config
+    # only now, in the environment that the hardware needs
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
     try:
         with redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -124,12 +124,12 @@ def prepared(config: DictConfig, run_dir: Path) -> None:
 def _run(config: DictConfig, run_dir: Path, limit: int) -> str:
     """Start Ray and verl's trainer in it, and wait for its end; returns the signal after which it has saved and ended,
     or ""."""
-    with held_back():
-        import ray
-        from verl.trainer.main_ppo import run_ppo
+    import ray
+    from verl.trainer.main_ppo import run_ppo
 
-        from .processes.pulse import Pulse
-        from .task_runner import TaskRunner
+    from .processes.pulse import Pulse
+    from .task_runner import TaskRunner
+
     print(f"run folder: {run_dir}", flush=True)
     follow = Follow(run_dir)
     ending = Ending(config, follow, limit)

@@ -16,13 +16,13 @@ from .conftest import Left, Run, small
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 #: What is killed, by a part of its command line, and what the last line then has. None: the process that was started.
 VICTIMS = {
-    None: None,
-    "EngineCore": "vllm_server_0_0: EngineDeadError",
-    "VLLMServer": "vllm_server_0_0 died",
-    "WorkerDict": "WorkerDict",
-    "TaskRunner": "TaskRunner died",
     "raylet": "",
     "gcs_server": "",
+    "VLLMServer": "vllm_server_0_0 died",
+    "WorkerDict": "WorkerDict",
+    "TaskRunner": "TaskRunner",
+    "EngineCore": "vllm_server_0_0: EngineDeadError",
+    None: None,
 }
 
 

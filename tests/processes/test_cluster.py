@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.processes import cluster
 from recipe.spiral.processes.cluster import LOOPBACK, MARK, chosen_ray, cluster_address, listen_on_loopback
+from recipe.spiral.storage.disk import InUse
 from tests.made_configs import config
 
 OWN = ["RAY_AUTH_TOKEN_PATH", "VLLM_API_KEY", "VLLM_RPC_BASE_PATH"]
@@ -67,7 +68,7 @@ def test_a_start_removes_what_its_killed_run_left_and_nothing_else(tmp_path: Pat
         (folder,) = base.iterdir()
     (base / "spiral-test").mkdir()  # somebody's run
     (folder / "ray").mkdir(parents=True)
-    with pytest.raises(FileExistsError), chosen_ray(setup):  # without the mark it may be anybody's
+    with pytest.raises(InUse), chosen_ray(setup):  # without the mark it may be anybody's
         pytest.fail("it was removed")
     (folder / MARK).touch()
     with chosen_ray(setup):

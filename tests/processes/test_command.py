@@ -25,10 +25,3 @@ def test_an_error_that_nobody_expected_ends_with_one_harmless_line() -> None:
     done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, timeout=120)
     assert done.returncode == 1 and "Traceback" in done.stderr and "\x1b" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("spiral: KeyError: ")
-
-
-def test_what_cannot_be_written_ends_with_a_line() -> None:
-    command = [sys.executable, "-c", PROGRAM.format("'line'")]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
-    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("spiral: ")

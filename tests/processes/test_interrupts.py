@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from recipe.spiral.processes import interrupts
-from recipe.spiral.processes.interrupts import END_SIGNALS, Interrupt, held_back, interrupt_on_signals, interrupted_by
+from recipe.spiral.processes.interrupts import END_SIGNALS, Interrupt, interrupt_on_signals, interrupted_by
 
 
 @pytest.fixture(autouse=True)
@@ -48,12 +48,3 @@ def test_what_is_ignored_stays_ignored() -> None:
     interrupt_on_signals()
     os.kill(os.getpid(), signal.SIGHUP)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-
-
-def test_an_import_is_not_broken_off() -> None:
-    interrupt_on_signals()
-    imported = False
-    with pytest.raises(Interrupt), held_back():
-        os.kill(os.getpid(), signal.SIGINT)
-        imported = True
-    assert imported

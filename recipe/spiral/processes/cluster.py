@@ -19,6 +19,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
 
+from ..storage.disk import InUse
 from .launch import set_environment
 
 #: Settings of ``ray.init`` for a Ray of one's own. For a cluster that is there already Ray refuses them.
@@ -88,14 +89,18 @@ def chosen_ray(config: DictConfig) -> Iterator[Path | None]:
 
 @contextmanager
 def _private(base: Path, of: str) -> Iterator[Path]:
-    """A run's own folder in a temporary one for the block, which only the user can enter."""
+    """A run's own folder in a temporary one for the block, which only the user can enter. Raises InUse: somebody else
+    has it."""
     name = hashlib.sha256(f"{os.getuid()} {Path(of).resolve()}".encode()).hexdigest()[:8]
     folder = base / f"spiral-{name}"
     with suppress(OSError):
         state = folder.lstat()
         if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and (folder / MARK).is_file():
             shutil.rmtree(folder)
-    folder.mkdir(mode=0o700)  # fails where somebody else has it
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError as error:
+        raise InUse(f"{folder}: is there, and no run of yours made it; remove it, or set RAY_TMPDIR") from error
     (folder / MARK).touch()
     try:
         yield folder

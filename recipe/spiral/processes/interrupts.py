@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 #: The signals that end a command.
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -21,7 +20,6 @@ TOGETHER = 1.0
 
 _received: list[str] = []
 _last = float("-inf")
-_held = False
 
 
 class Interrupt(KeyboardInterrupt):
@@ -51,11 +49,6 @@ def interrupt_on_signals() -> None:
     handle_by(_interrupt)
 
 
-def interrupted() -> bool:
-    """Whether a signal came."""
-    return bool(_received)
-
-
 def interrupted_by(error: BaseException | None = None) -> str:
     """What interrupted this command, for people: the first signal, or what the error says."""
     return _received[0] if _received else str(error or "") or "Ctrl-C"
@@ -63,19 +56,6 @@ def interrupted_by(error: BaseException | None = None) -> str:
 
 def name_of(number: int) -> str:
     return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-
-
-@contextmanager
-def held_back() -> Iterator[None]:
-    """Let a signal within the block count at its end: an interrupted import may end in any error, or in none."""
-    global _held
-    before, _held = len(_received), True
-    try:
-        yield
-    finally:
-        _held = False
-    if len(_received) > before:
-        raise Interrupt(_received[before])
 
 
 def note(number: int) -> bool:
@@ -88,5 +68,5 @@ def note(number: int) -> bool:
 
 
 def _interrupt(number: int, frame: object) -> None:
-    if note(number) and not _held:
+    if note(number):
         raise Interrupt(name_of(number))

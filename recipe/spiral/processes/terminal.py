@@ -9,10 +9,10 @@ import sys
 import traceback
 import unicodedata
 from collections.abc import Callable
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from .garbage import end_at_once
-from .interrupts import interrupted, interrupted_by
+from .interrupts import interrupted_by
 
 #: What a shell gives for a process that SIGPIPE ended.
 _NOBODY_READS = 141
@@ -39,42 +39,32 @@ def note(text: str) -> None:
 
 def fail(error: object, status: int) -> int:
     """Print a command's last line where it fails, as one line on stderr; returns the exit status."""
-    if isinstance(error, BrokenPipeError):  # of what was printed: nobody reads on
-        raise error
     print(end="", flush=True)  # does nothing where stdout is closed
     print(f"spiral: {visible(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
     return status
 
 
-def show_traceback(error: BaseException, file: TextIO | None = None) -> None:
-    """Print where an error comes from, on stderr unless another file is given."""
+def show_traceback(error: BaseException) -> None:
+    """Print where an error comes from."""
     text = visible("".join(traceback.format_exception(error)))
-    print(text, end="", file=file or sys.stderr, flush=True)
+    print(text, end="", file=sys.stderr, flush=True)
 
 
 def run_command(main: Callable[[], int | None], then: str = "") -> NoReturn:
-    """Leave the process with what ``main`` returns, and without a traceback if nobody reads on (``| head``). A signal
-    ends it with one line, which ``then`` ends; an error that nobody expected, with where it comes from and one line."""
+    """Leave the process with what ``main`` returns, and without a traceback if nobody reads on (``| head``), or at a
+    signal, which is a line that ``then`` ends."""
     end_at_once()
-    if sys.stdout is not None:  # no letter that its encoding lacks ends a command
-        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        try:
-            status = main()
-        except (Exception, KeyboardInterrupt) as error:  # an interrupted import may end in any error
-            if isinstance(error, KeyboardInterrupt) or interrupted():
-                status = fail(f"interrupted by {interrupted_by(error)}{then}", status=130)
-            elif isinstance(error, BrokenPipeError):
-                raise
-            else:
-                show_traceback(error)
-                status = fail(f"{type(error).__name__}: {error}", status=1)
-        finally:
-            print(end="", flush=True)  # does nothing where stdout is closed
-    except OSError as error:  # of stdout: a pipe that nobody reads, or a file on a full disk
+        status = main()
+        print(end="", flush=True)  # does nothing where stdout is closed
+    except KeyboardInterrupt as error:
+        status = fail(f"interrupted by {interrupted_by(error)}{then}", status=130)
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
-        full = f"what it prints cannot be written: {error.strerror}; make room, or print elsewhere"
-        status = _NOBODY_READS if isinstance(error, BrokenPipeError) else fail(full, status=1)
+        status = _NOBODY_READS
+    except Exception as error:
+        show_traceback(error)
+        status = fail(f"{type(error).__name__}: {error}", status=1)
     sys.exit(status)
 
 

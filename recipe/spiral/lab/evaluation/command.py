@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
 from ...processes.composing import RECIPE
-from ...processes.interrupts import held_back, interrupt_on_signals, interrupted_by
+from ...processes.interrupts import interrupt_on_signals, interrupted_by
 from ...processes.terminal import fail, quiet_logging, run_command, show_traceback, visible
 from . import settings as schema
 
@@ -64,10 +64,10 @@ def run(config: DictConfig) -> int:
     hidden = {"VLLM_LOGGING_LEVEL"} if settings.verbose else set()
     set_environment({name: value for name, value in settings.environment.items() if name not in hidden})
     put_on_path(RECIPE.parents[1])
-    with held_back():
-        from .evaluation import Evaluation, NothingPlayed, Refused
-        from .matches.folder import OtherEvaluation
-        from .policies.evaluation_engine import UnfitArguments
+    from .evaluation import Evaluation, NothingPlayed, Refused
+    from .matches.folder import OtherEvaluation
+    from .policies.evaluation_engine import UnfitArguments
+
     try:
         print(f"evaluation: {settings.eval_dir}", flush=True)
         interrupt_on_signals()
