@@ -13,8 +13,7 @@ pytest.importorskip("transformers")
 from omegaconf import OmegaConf
 
 from recipe.spiral.lab.models.tokenizer import train
-from recipe.spiral.main_spiral import name_end_tokens
-from recipe.spiral.rollouts.end_tokens import end_tokens
+from recipe.spiral.rollouts.end_tokens import end_tokens, name_end_tokens
 
 #: Three tokens that are none of the tokenizer's.
 CONFIG, GENERATION = 7, [8, 9]
