@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from .. import extensions
+from ..opponents.engine_settings import has_adapter, models_served
 from ..opponents.model_files import whole_path
 from ..processes.terminal import note
 
@@ -71,7 +72,9 @@ def _on_cpu(config: DictConfig, rollout: Any) -> None:
     """Ray only counts devices. In the engine's own process the first rank of several would wait for the others."""
     ray_init, vllm = config.ray_kwargs.ray_init, rollout.engine_kwargs.vllm
     if ray_init.get("num_gpus") is None:
-        ray_init.num_gpus = config.trainer.n_gpus_per_node + rollout.n_gpus_per_node * rollout.nnodes
+        own = config.opponent_engine.devices == "own" and not has_adapter(config)
+        apart = rollout.n_gpus_per_node * rollout.nnodes + (models_served(config) if own else 0)
+        ray_init.num_gpus = config.trainer.n_gpus_per_node + apart
     sizes = ("tensor_model_parallel_size", "pipeline_model_parallel_size")
     if any(rollout.get(size, 1) != 1 for size in sizes):
         vllm.distributed_executor_backend = "mp"
