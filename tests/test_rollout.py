@@ -21,7 +21,6 @@ from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral import rollout
 from recipe.spiral.games import GameFailure, make
-from recipe.spiral.main_spiral import write_agent_loops
 from recipe.spiral.match import random_opening
 from recipe.spiral.players.player import PlayerFailure
 from recipe.spiral.players.records import Turn
@@ -32,6 +31,7 @@ from recipe.spiral.rollouts import channel as game_channel
 from recipe.spiral.rollouts.channel import GameFailed
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.rollouts.schedule import GameShare, training_row, validation_rows
+from recipe.spiral.running import write_agent_loops
 from recipe.spiral.spin.branching import BranchingLoop
 from tests.fake_queue import FakeQueue
 

@@ -39,7 +39,7 @@ class Training:
             "trainer.logger=[file]",
             "trainer.val_before_train=false",
             "trainer.test_freq=-1",
-            "++ray_kwargs.ray_init.log_to_driver=true",
+            "ray_kwargs.ray_init.log_to_driver=true",
             *overrides,
         ]
 

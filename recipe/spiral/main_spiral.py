@@ -17,7 +17,7 @@ from dotenv import load_dotenv
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import CompactHydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from . import extensions
 from .checks import ConfigError, check, check_model, refusals
@@ -29,7 +29,7 @@ from .processes.interrupts import end_on_signals, interrupt_on_signals, interrup
 from .processes.launch import end_with_parent, put_on_path, set_environment
 from .processes.starting import choose_checkpoint, keep_date
 from .processes.terminal import fail, quiet_logging, run_command, visible
-from .rollouts.end_tokens import end_tokens
+from .rollouts.end_tokens import name_end_tokens
 from .running import train
 
 
@@ -95,7 +95,7 @@ def run(config: DictConfig) -> int:
             check(config)  # without torch and verl, which take seconds to import
             for extension in extensions.loaded():
                 extension.check(config)
-            _import_verl()
+            import_verl()
             interrupt_on_signals()
             tokenizer = check_model(config)
             name_end_tokens(config, tokenizer.eos_token_id)
@@ -105,30 +105,12 @@ def run(config: DictConfig) -> int:
     return train(config)
 
 
-def _import_verl() -> None:
-    """Import verl and the modules that the environment names, also if verl was imported before they were named. A
-    ConfigError says that the cache is not this user's own."""
-    try:
-        import verl  # noqa: F401
+def import_verl() -> None:
+    """Import verl and the modules that the environment names, also if verl was imported before they were named."""
+    import verl  # noqa: F401
 
-        for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
-            importlib.import_module(module)
-    except PermissionError as error:
-        raise ConfigError(str(error)) from error
-    except ValueError as error:  # HF_HUB_DOWNLOAD_TIMEOUT=10s
-        raise ConfigError(f"a library refuses a variable of the environment: {error}") from error
-
-
-def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
-    """Name all tokens that end a response in the config of every checkpoint, which verl gives the tokenizer's alone.
-
-    Otherwise responses of what was trained would end elsewhere in an evaluation.
-    """
-    model = config.actor_rollout_ref.model
-    ends = end_tokens(model.path, tokenizer_eos)
-    if ends - {tokenizer_eos}:
-        with open_dict(model.override_config):
-            model.override_config.setdefault("eos_token_id", sorted(ends))
+    for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
+        importlib.import_module(module)
 
 
 if __name__ == "__main__":

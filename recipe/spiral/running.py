@@ -113,8 +113,6 @@ def prepared(config: DictConfig, run_dir: Path) -> None:
     set_environment(tracker_environment(run_dir))
     os.environ[RUN_DIR] = str(run_dir)
     with open_dict(config):
-        config.ray_kwargs.ray_init.setdefault("log_to_driver", False)
-        config.ray_kwargs.ray_init.setdefault("logging_level", "WARNING")
         config.trainer.default_local_dir = str(Path(config.trainer.default_local_dir).resolve())
     write_agent_loops(config, run_dir)
     # Hydra's own copy is overwritten also by a start that is refused

@@ -77,3 +77,10 @@ def test_members_are_of_the_policys_kind_and_whole(tmp_path: Path) -> None:
     refused(tmp_path, "fsp.initial", *given[:2], "actor_rollout_ref.model.lora_rank=8")
     (folder / "model.safetensors").write_bytes(b"")
     refused(tmp_path, "opponents: old: path", *given)
+
+
+def test_on_a_cpu_ray_counts_the_devices_of_opponents_engines(tmp_path: Path) -> None:
+    """Of two members in a step twice, as games go on over several steps."""
+    own = [POOL, "fsp.members_per_step=2", "opponent_engine.devices=own", "trainer.v1.trainer_mode=separate_async"]
+    assert config(tmp_path, *own).ray_kwargs.ray_init.num_gpus == 1 + 1 + 4
+    assert config(tmp_path, POOL).ray_kwargs.ray_init.num_gpus == 1

@@ -68,14 +68,6 @@ def test_a_record_survives_json(game: GameRecord) -> None:
     assert GameRecord.from_dict(json.loads(line)) == game
 
 
-def test_a_record_from_before_usage_was_kept_is_read() -> None:
-    game = record(turns=[turn(0, 0), turn(1, 0)])
-    data = json.loads(game.to_json())
-    for entry in data["turns"]:
-        del entry["usage"]
-    assert GameRecord.from_dict(data) == game
-
-
 def test_a_played_game_can_be_replayed_from_its_line() -> None:
     moves = ["[0]", "[3]", "[1]", "[4]", "[2]"]
     played = run_match(make("TicTacToe", 0), [Scripted(*map(boxed, moves[player::2])) for player in (0, 1)])
@@ -159,12 +151,6 @@ def test_cutting_back_removes_later_steps_of_both_splits_only(tmp_path: Path) ->
     assert folder.steps("human") == [11]
     assert (tmp_path / "notes.txt").exists()
     assert folder.cut_back(10) == []
-
-
-def test_a_folder_that_is_not_there_is_empty(tmp_path: Path) -> None:
-    folder = RecordFolder(tmp_path / "none")
-    assert folder.cut_back(0) == []
-    assert list(folder.read("train")) == []
 
 
 def test_steps_are_read_in_their_order(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 
@@ -115,11 +114,6 @@ def programs() -> list[psutil.Process]:
     return psutil.wait_procs(started, 2)[1]
 
 
-def test_a_function_that_forks_does_not_answer_twice(awkward: FunctionScorer) -> None:
-    said = [awkward.score(question("7"), response).value for response in ("fork", "true", "fork", "fine")]
-    assert said == [0.1, 1.0, 0.1, 0.5]
-
-
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -132,36 +126,3 @@ def test_a_function_that_is_not_there_is_said(path: None, function: str, message
     with pytest.raises(RuntimeError, match=message):
         made.check()
     made.close()
-
-
-def alive(pid: int) -> bool:
-    """A process that has ended stays in the table until its new parent has asked how."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def test_a_worker_ends_with_its_caller(path: None, tmp_path: object) -> None:
-    """Also within a function that never returns."""
-    import subprocess
-
-    program = (
-        "from recipe.spiral.spin.response_scores import FunctionScorer\n"
-        "from recipe.spiral.spin.training_questions import TrainingQuestion\n"
-        "import os, threading, time\n"
-        "made = FunctionScorer('grading_functions:awkward', 900.0)\n"
-        "asked = TrainingQuestion('sums', '3', '?', '7', 'sums', '7', {})\n"
-        "made.score(asked, 'fine')\n"
-        "threading.Thread(target=made.score, args=(asked, 'hang'), daemon=True).start()\n"
-        "time.sleep(0.5)\n"
-        "import subprocess\n"
-        "print(subprocess.run(['pgrep', '-P', str(os.getpid())], capture_output=True, text=True).stdout, flush=True)\n"
-        "os._exit(0)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    children = [int(pid) for pid in done.stdout.split()]
-    end = time.monotonic() + 20
-    while any(alive(pid) for pid in children):
-        assert time.monotonic() < end, "the worker outlived its caller"
-        time.sleep(0.1)

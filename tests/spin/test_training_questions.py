@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.players.prompts import general_template
 from recipe.spiral.players.records import Tokens
 from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
@@ -111,13 +110,6 @@ def test_options_are_asked_and_the_answer_is_a_letter(fields: dict[str, Any]) ->
     assert [scorer.score(asked, f"\\boxed{{{said}}}").value for said in ("(C) blue", "blue", "2", "B")] == [1, 1, 0, 0]
 
 
-def test_names_have_text_whatever_a_row_has() -> None:
-    for source in (None, "", math.nan, "/", "//"):
-        asked = read_question({**VERLS, "data_source": source, "extra_info": {"index": None}}, "train", 4)
-        assert (asked.data_set, asked.id) == ("train", "4"), source
-    assert read_question({**VERLS, "extra_info": None}, "train", 4).extra_info == {}
-
-
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 def test_files(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"train{suffix}"
@@ -160,14 +152,6 @@ def test_a_question_that_is_there_twice_is_two_questions(tmp_path: Path) -> None
     records = [answered(index, float(index < 4), index) for index in range(8)]
     pairs = find_pairs(rows_of(records))
     assert (pairs.keys, pairs.ties) == ([], {"sums": 2})
-
-
-def test_a_file_that_is_not_there_or_empty_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "none.jsonl").touch()
-    with pytest.raises(ValueError, match=r"data\.val_files=.*none\.jsonl: holds no questions"):
-        load_questions(str(tmp_path / "none.jsonl"), "data.val_files")
-    with pytest.raises(ValueError, match=r"data\.val_files=.*other\.jsonl: there is no such file of questions"):
-        load_questions(str(tmp_path / "other.jsonl"), "data.val_files")
 
 
 def test_all_questions_are_asked_before_any_is_asked_again() -> None:
@@ -218,13 +202,6 @@ class Tokenizer:
 
     def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
         return [len(message["content"]) for message in conversation]
-
-
-def test_a_conversation_is_asked_as_it_is_and_a_question_through_the_template() -> None:
-    template = general_template("chat")
-    assert read_question(VERLS, "train", 0).encode(Tokenizer(), template) == [len(MESSAGES[0]["content"])]
-    asked = read_question(PLAIN, "train", 0)
-    assert asked.encode(Tokenizer(), template) == [len(template.messages("How many?")[0]["content"])]
 
 
 def answered(index: int, value: float | None, said: int, **more: Any) -> Any:

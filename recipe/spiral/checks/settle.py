@@ -8,8 +8,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from .. import extensions
+from ..opponents.engine_settings import has_adapter, models_served
 from ..opponents.model_files import whole_path
-from ..processes.starting import bypass_mode, rollout_is
 from ..processes.terminal import note
 
 ENGINE = "recipe.spiral.workers.engine"
@@ -31,12 +31,28 @@ def settle(config: DictConfig) -> None:
         model.external_lib = [ENGINE, *others] if others else ENGINE
         if rollout.max_model_len is None:
             rollout.max_model_len = data.max_prompt_length + data.max_response_length
-        correction = config.algorithm.rollout_correction
-        correction.bypass_mode, correction.rollout_is = bypass_mode(config), rollout_is(config)
+        _correction(config)
         data.gen_batch_size = 1 if config.batch_unit == "turns" else None
         _mode(config, rollout)
         if config.trainer.device == "cpu":
             _on_cpu(config, rollout)
+
+
+def _correction(config: DictConfig) -> None:
+    """Whose log-probabilities are trained with, and how turns of earlier versions are weighted, where that is auto."""
+    correction = config.algorithm.rollout_correction
+    if correction.bypass_mode == "auto":  # the engine's where they are the trainer's
+        correction.bypass_mode = config.trainer.device == "cpu" and _in_full_precision(config)
+    if correction.rollout_is == "auto":
+        alike = config.trainer.v1.trainer_mode == "sync" or correction.bypass_mode
+        correction.rollout_is = None if alike else "token"
+
+
+def _in_full_precision(config: DictConfig) -> bool:
+    """On a GPU log-probabilities would differ even so: vLLM's attention multiplies float32 in TF32, with 10 bits."""
+    mixed = config.actor_rollout_ref.actor.fsdp_config.get("mixed_precision")
+    trainer = mixed.get("param_dtype", "bf16") if OmegaConf.is_dict(mixed) else "bf16"
+    return {str(config.actor_rollout_ref.rollout.dtype), str(trainer)} <= {"float32", "fp32", "32"}
 
 
 def _mode(config: DictConfig, rollout: Any) -> None:
@@ -56,7 +72,9 @@ def _on_cpu(config: DictConfig, rollout: Any) -> None:
     """Ray only counts devices. In the engine's own process the first rank of several would wait for the others."""
     ray_init, vllm = config.ray_kwargs.ray_init, rollout.engine_kwargs.vllm
     if ray_init.get("num_gpus") is None:
-        ray_init.num_gpus = config.trainer.n_gpus_per_node + rollout.n_gpus_per_node * rollout.nnodes
+        own = config.opponent_engine.devices == "own" and not has_adapter(config)
+        apart = rollout.n_gpus_per_node * rollout.nnodes + (models_served(config) if own else 0)
+        ray_init.num_gpus = config.trainer.n_gpus_per_node + apart
     sizes = ("tensor_model_parallel_size", "pipeline_model_parallel_size")
     if any(rollout.get(size, 1) != 1 for size in sizes):
         vllm.distributed_executor_backend = "mp"

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -31,8 +30,6 @@ from ..storage.run_config import CHANGES
 from .launch import TRACKERS, only_one
 from .run_log import LOG
 
-#: verl's and vLLM's names of full precision.
-_FULL = ("float32", "fp32", "32")
 #: What a run writes in its folder, besides checkpoints and what endpoints have cost, which a budget goes on with.
 _OF_A_RUN = (
     *("games", "report", "tensorboard", "wandb"),
@@ -90,30 +87,6 @@ def set_aside(config: DictConfig) -> list[str]:
             (folder / aside).mkdir(exist_ok=True)
             path.rename(folder / aside / path.name)
     return [f"{run_dir}: the run begins anew; what an earlier one wrote here is in folders named {aside} now"]
-
-
-def reduced_precision(config: DictConfig) -> str | None:
-    """The type in which the engine or the trainer computes, if it is not float32."""
-    mixed = config.actor_rollout_ref.actor.fsdp_config.get("mixed_precision")
-    trainer = mixed.get("param_dtype", "bf16") if OmegaConf.is_dict(mixed) else "bf16"
-    types = (str(config.actor_rollout_ref.rollout.dtype), str(trainer))
-    return next((name for name in types if name not in _FULL), None)
-
-
-def bypass_mode(config: DictConfig) -> Any:
-    """Whether the engine's log-probabilities are trained with: ``algorithm.rollout_correction.bypass_mode``, or what
-    auto means: where they are the trainer's. On a GPU they are not even in float32, which vLLM's attention multiplies
-    in TF32, with 10 bits after the point."""
-    given = config.algorithm.rollout_correction.bypass_mode
-    return config.trainer.device == "cpu" and reduced_precision(config) is None if given == "auto" else given
-
-
-def rollout_is(config: DictConfig) -> Any:
-    """How turns of earlier versions are weighted: ``algorithm.rollout_correction.rollout_is``, or what auto means."""
-    correction = config.algorithm.rollout_correction
-    if correction.rollout_is != "auto":
-        return correction.rollout_is
-    return None if config.trainer.v1.trainer_mode == "sync" or bypass_mode(config) else "token"
 
 
 def keep_date(config: DictConfig, tokenizer: Tokenizer) -> None:

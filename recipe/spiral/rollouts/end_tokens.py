@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from omegaconf import DictConfig, open_dict
+
 
 @cache
 def end_tokens(model: str | Path, tokenizer_eos: int | None = None) -> frozenset[int]:
@@ -39,3 +41,15 @@ def end_tokens(model: str | Path, tokenizer_eos: int | None = None) -> frozenset
     if not all(isinstance(token, int) for token in known):
         raise ValueError(f"{model}: eos_token_id={configured!r}: must be a token's id, or a list of them")
     return frozenset(known)
+
+
+def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
+    """Name all tokens that end a response in the config of every checkpoint, which verl gives the tokenizer's alone.
+
+    Otherwise responses of what was trained would end elsewhere in an evaluation.
+    """
+    model = config.actor_rollout_ref.model
+    ends = end_tokens(model.path, tokenizer_eos)
+    if ends - {tokenizer_eos}:
+        with open_dict(model.override_config):
+            model.override_config.setdefault("eos_token_id", sorted(ends))

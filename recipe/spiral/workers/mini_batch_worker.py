@@ -1,11 +1,13 @@
 """verl's worker of a policy or a critic, which tells turns from padding in each mini-batch.
 
 verl divides the loss of every mini-batch by one number of rows, and takes an optimizer step for each, also where all
-rows are padding.
+rows are padding. For each micro-batch it takes all rows apart again, which with 5,000 rows is a tenth of a step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -58,8 +60,29 @@ class MiniBatchWorker(TrainingWorker):
         turns_on_all, tokens = counts.tolist()
         if tokens:
             tu.assign_non_tensor(data, global_batch_size=turns_on_all)
-            return super().train_batch(data)
+            with rows_once(data):
+                return super().train_batch(data)
         metrics = {}
         if tu.get(data, "update_lr_scheduler", default=False):  # it counts training steps, not the optimizer's
             metrics["lr"] = self.engine.lr_scheduler_step()
         return tu.get_tensordict(tensor_dict={}, non_tensor_dict={"metrics": metrics})
+
+    @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
+    def infer_batch(self, data: Any) -> Any:
+        with rows_once(data):
+            return super().infer_batch(data)
+
+
+@contextmanager
+def rows_once(data: Any) -> Iterator[None]:
+    """Within this context ``unbind``, by which verl asks a nested tensor for its rows, gives the same ones each time.
+    A tensor that kept them would stay for ever: rows keep their tensor in torch's C++."""
+    nested = [field for field in data.values() if isinstance(field, torch.Tensor) and field.is_nested]
+    for field in nested:
+        rows = field.unbind()
+        vars(field)["unbind"] = lambda dim=0, rows=rows: rows
+    try:
+        yield
+    finally:
+        for field in nested:
+            vars(field).pop("unbind", None)

@@ -52,7 +52,7 @@ class PolicyWorker(SnapshotWorker, ReferenceWorker, DetachActorWorker):
     """A reference policy that can be updated, snapshots of the policy, and what extensions ask of it. Its ranks meet on
     one address. Weights can be kept on the host and brought back, which ``separate_async`` needs."""
 
-    actor_worker_cls = TrainedWorker
+    actor_worker_cls = ref_worker_cls = TrainedWorker
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         os.environ.setdefault("DIST_INIT_METHOD", f"{SCHEME}://")  # verl's variable

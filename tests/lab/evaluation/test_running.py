@@ -159,7 +159,7 @@ class Failing(RandomPlayer):
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, player: Failing) -> None:
-    def make(kind: str, settings: object, name: str) -> RandomPlayer:
+    def make(kind: str, settings: object, name: str, run_dir: str) -> RandomPlayer:
         made = player if name == "bad" else RandomPlayer()
         made.name = name
         return made
