@@ -35,7 +35,14 @@ def test_a_plus_adds_any_key() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["fsp:\n  siez: 3", "fps:\n  enabled: true", "data:\n  batch: 3", "rules:\n  truncated: no"]
+    "text",
+    [
+        "fsp:\n  siez: 3",
+        "fps:\n  enabled: true",
+        "data:\n  batch: 3",
+        "rules:\n  truncated: no",
+        "guard:\n  acton: stop",
+    ],
 )
 def test_a_preset(tmp_path: Path, text: str) -> None:
     (tmp_path / "experiment").mkdir()
@@ -45,7 +52,9 @@ def test_a_preset(tmp_path: Path, text: str) -> None:
         composed(f"hydra.searchpath=[{folders}]", "+experiment=mine")
 
 
-@pytest.mark.parametrize("override", ["fsp.ratio=1.5", "algorithm.rae.decay=-1", "ref_update_rate=0", "seed=-1"])
+@pytest.mark.parametrize(
+    "override", ["fsp.ratio=1.5", "algorithm.rae.decay=-1", "ref_update_rate=0", "guard.invalid=2"]
+)
 def test_a_number_out_of_its_range(tmp_path: Path, override: str) -> None:
     with pytest.raises(ConfigError, match=f"^{override.partition('=')[0]}="):
         check(config(tmp_path, override))

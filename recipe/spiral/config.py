@@ -6,9 +6,10 @@ each setting does. So Hydra refuses a value of another type, and a name that is 
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -161,15 +162,23 @@ class Spiral:
 ConfigStore.instance().store(name=SCHEMA, node=Spiral)
 
 
-def out_of_range(config: DictConfig, section: type = Spiral, place: str = "") -> Iterator[str]:
-    """What is wrong with numbers in a composed config."""
-    for each in fields(section):
-        name, value = place + each.name, config[each.name]
-        if isinstance(value, DictConfig) and OmegaConf.get_type(value) is not dict:
-            yield from out_of_range(value, OmegaConf.get_type(value), f"{name}.")
-        elif value is not None and "within" in each.metadata:
-            least, most = each.metadata["within"]
-            if not least <= value <= most:
-                yield f"{name}={value}: must be " + (
-                    f"at least {least}" if most == math.inf else f"from {least} to {most}"
-                )
+# Those of ours that are there: each adds the schema of its settings.
+for _part in ("lab", "spin"):
+    if importlib.util.find_spec(f"{__package__}.{_part}") is not None:
+        importlib.import_module(f"{__package__}.{_part}.{_part}_settings")
+
+
+def out_of_range(config: DictConfig, place: str = "") -> Iterator[str]:
+    """What is wrong with numbers in the typed sections of a composed config."""
+    kind = OmegaConf.get_type(config)
+    ranges = {each.name: each.metadata.get("within") for each in fields(kind)} if is_dataclass(kind) else {}
+    for key in map(str, config):
+        if OmegaConf.is_missing(config, key) or OmegaConf.is_interpolation(config, key):
+            continue
+        value, bounds = config[key], ranges.get(key)
+        if isinstance(value, DictConfig) and is_dataclass(OmegaConf.get_type(value)):
+            yield from out_of_range(value, f"{place}{key}.")
+        elif value is not None and bounds is not None and not bounds[0] <= value <= bounds[1]:
+            least, most = bounds
+            wanted = f"at least {least}" if most == math.inf else f"from {least} to {most}"
+            yield f"{place}{key}={value}: must be {wanted}"

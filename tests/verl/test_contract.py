@@ -34,7 +34,7 @@ from verl.utils.metric.utils import AggregationType, Metric
 from verl.utils.tracking import Tracking
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
-from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient, LLMServerManager
+from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerManager
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.utils import losses
 
@@ -345,7 +345,6 @@ SOURCES: list[tuple[str, Any, tuple[str, ...]]] = [
             "**kwargs",
         ),
     ),
-    ("GameClient", LLMServerClient.generate, ("request_id=self._vllm_request_id(request_id)",)),
     ("PackedStorageManager", AsyncSimpleStorageManager.put_data, ("self._select_by_positions(data[f],",)),
     ("PackedStorageManager", AsyncSimpleStorageManager.get_data, ("self._pack_field_values(v)",)),
     # -- the workers

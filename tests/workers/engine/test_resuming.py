@@ -12,7 +12,7 @@ from verl.workers.rollout.replica import TokenOutput
 from recipe.spiral.workers.engine.resuming_client import ResumingClient
 from tests.workers.engine.fakes import Streaming
 
-ROLLOUT = SimpleNamespace(response_length=9, name="vllm", full_determinism=False)
+ROLLOUT = SimpleNamespace(response_length=9, name="vllm")
 CONFIG = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=ROLLOUT))
 
 

@@ -138,7 +138,7 @@ class Settings:
         """
         for entries in ("policies", "opponents"):
             refuse_environment(config[entries], entries, API)
-        for wrong in out_of_range(config, cls):
+        for wrong in out_of_range(config):
             raise ValueError(wrong)
         settings = cast(Settings, OmegaConf.to_object(config))
         settings._check()

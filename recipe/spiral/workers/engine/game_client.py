@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 from zlib import crc32
 
 from omegaconf import DictConfig
@@ -105,4 +106,4 @@ class GameClient(LLMServerClient):
 
     async def _ask(self, line: Line, request_id: str, **asked: Any) -> TokenOutput:
         given = {name: value for name, value in asked.items() if value is not None}
-        return await line.generate({"request_id": self._vllm_request_id(request_id), "whole": self.whole, **given})
+        return await line.generate({"request_id": f"{request_id}-{uuid4().hex}", "whole": self.whole, **given})

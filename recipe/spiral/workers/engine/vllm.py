@@ -70,7 +70,7 @@ class VLLMServer(vLLMHttpServer):
         await super().launch_server(*args, **kwargs)
 
     async def run_server(self, args: Namespace) -> None:
-        settings = self.config.engine_kwargs.get(self._get_engine_kwargs_key()) or {}
+        settings = self.config.engine_kwargs.get("vllm") or {}
         for limit in LORA_LIMITS:
             if self.lora_as_adapter and settings.get(limit) is not None:
                 setattr(args, limit, max(int(settings[limit]), int(getattr(args, limit))))
