@@ -239,7 +239,7 @@ def test_an_update_by_two_ranks_is_that_of_plain_torch(
     model = random_model(tmp_path / "model")
     config = composed(
         tmp_path,
-        "loss=dpo",
+        *("model=tiny", "loss=dpo"),
         *overrides,
         "actor_rollout_ref.actor.grad_clip=1e-3",
         "actor_rollout_ref.actor.optim.lr=1e-3",
