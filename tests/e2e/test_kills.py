@@ -14,10 +14,10 @@ from recipe.spiral.storage.checkpoints import latest
 from .conftest import Left, Run, small
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
-#: What is killed, by a part of its command line, and what the last line then has. None: the process that was started.
+#: What is killed, by a part of its command line (None: the process that was started), and what the last line then has.
 VICTIMS = {
     "raylet": "",
-    "gcs_server": "",
+    "gcs_server": None,  # Ray ends the process itself
     "VLLMServer": "vllm_server_0_0 died",
     "WorkerDict": "WorkerDict",
     "TaskRunner": "TaskRunner",
@@ -58,7 +58,7 @@ def test_whoever_dies_nothing_is_left_and_the_run_goes_on(tmp_path: Path, model:
             run.find(victim).kill()
         status = run.wait(120)
         ended = time.monotonic() - killed
-        remains = left.gone(60)
+        remains = left.gone(120)  # agents of Ray's take more than a minute
         print(f"{victim}: status {status} after {ended:.1f} s, all gone after {time.monotonic() - killed:.1f} s")
         print(f"  {run.last_line[:300]}")
         assert remains == []
