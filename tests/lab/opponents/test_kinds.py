@@ -45,7 +45,7 @@ def test_settings_arrive() -> None:
     pytest.importorskip("openai", reason="needs the extra 'api'")
     player = make_player("api", {**API, "max_concurrency": 3, "budget_tokens": 7})
     assert isinstance(player, ApiPlayer)
-    assert (player.settings.max_concurrency, player.settings.limit.tokens) == (3, 7)
+    assert (player.settings.max_concurrency, player.settings.budget_tokens) == (3, 7)
     perfect = make_player("perfect", {"alpha": 0})
     assert isinstance(perfect, PerfectPlayer)
     assert perfect.alpha == 0
@@ -93,7 +93,7 @@ def test_what_is_wrong_is_said_by_both(kind: str, settings: dict[str, Any], mess
 
 def test_the_environment_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SOME_KEY")
-    with pytest.raises(PlayerMisconfigured, match="variable SOME_KEY"):
+    with pytest.raises(PlayerMisconfigured, match="SOME_KEY"):
         check("api", API, ["TicTacToe"])
     check("api", {**API, "api_key_env": None}, ["TicTacToe"])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

@@ -99,7 +99,7 @@ class Client:
             async with asyncio.timeout(settings.total_timeout):
                 raw = await self._client.chat.completions.with_raw_response.create(
                     model=settings.model,
-                    messages=list(messages),  # type: ignore[arg-type]
+                    messages=list(messages),
                     stream=False,
                     extra_body=dict(settings.extra_body),
                     **given,
