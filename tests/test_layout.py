@@ -6,7 +6,6 @@ Read from the files' imports, those inside functions included; what is imported 
 
 import ast
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -81,13 +80,6 @@ def test_a_name_stands_once() -> None:
     """But for what both ``lab`` and ``spin`` have."""
     names = [file.name for file in files() if not file.name.startswith("__")]
     assert {name for name in names if names.count(name) > 1} <= {"extension.py"}
-
-
-def test_a_folders_text_names_what_is_there() -> None:
-    for file in files():
-        if file.name == "__init__.py" and (text := ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))):
-            there = {path.stem for folder in (file.parent, file.parents[1]) for path in folder.iterdir()}
-            assert set(re.findall("``([a-z_]+)``", text)) <= there, file
 
 
 def test_rae_is_short_with_all_that_it_needs() -> None:

@@ -13,7 +13,6 @@ from omegaconf import OmegaConf
 
 from recipe.spiral import extensions
 from recipe.spiral.opponents.model_files import whole_path
-from recipe.spiral.processes.composing import in_verl
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Runs the entry point and tells which of the libraries that take seconds to import were imported.
@@ -61,12 +60,6 @@ def test_a_job_of_a_multirun_that_fails_does_not_end_the_others(tmp_path: Path) 
     assert done.stderr.count("spiral: fsp.ratio=2") == 2
     folders = [f"fsp.ratio=2,games={game},hardware=cpu,model=tiny" for game in ("Nim", "Nope")]
     assert sorted(folder.name for folder in (tmp_path / "run").iterdir() if folder.is_dir()) == folders
-
-
-def test_verls_folder_is_found_without_verl() -> None:
-    import verl
-
-    assert in_verl("trainer/config") == str(Path(verl.__file__).parent / "trainer/config")
 
 
 def test_a_model_is_named_as_other_processes_and_verl_take_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

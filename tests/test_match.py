@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.spiral.games import Game, make
+from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.player import PlayerFailure, Position, PromptTooLong, Response
 from recipe.spiral.players.prompts import get_template
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord, Verdict
 from recipe.spiral.players.seeds import GameKey
-from tests.made import Endless, Scripted, boxed, run_match, tokens
+from tests.made import Endless, Scripted, boxed, run_match
 
 #: A response of each illegal kind in TicTacToe, where [4] is taken by then or never was a square.
 ILLEGAL: dict[Verdict, Response] = {
@@ -174,22 +173,6 @@ def test_a_dialogue_is_what_the_player_itself_saw_and_did(game_id: str, seed: in
         game.step(turn.action)
 
 
-def test_a_player_who_moves_twice_is_asked_twice() -> None:
-    """Moving again is no error: the match asks whomever the game names."""
-
-    class Twice(Endless):
-        @property
-        def current_player(self) -> int:
-            return (self.turns // 2) % 2
-
-    first = Scripted(*[boxed("[pass]")] * 4)
-    result = run_match(Twice(), [first, Scripted(*[boxed("[pass]")] * 4)])
-    assert [(turn.player, turn.turn) for turn in result.turns] == [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3)]
-    assert {turn.verdict for turn in result.turns} == {"legal"}
-    assert [len(position.history) for position in first.seen] == [0, 1, 2, 3]
-    assert first.seen[-1].history == tuple((f"turn {turn} of player 0", "[pass]") for turn in (0, 1, 4))
-
-
 @pytest.mark.parametrize("error", [PlayerFailure("the API is down"), RuntimeError("no engine")])
 def test_a_players_exception_leaves_the_match(error: Exception) -> None:
     """The match decides nothing about it: no outcome, no record."""
@@ -202,57 +185,6 @@ def test_a_players_exception_leaves_the_match(error: Exception) -> None:
 
     with pytest.raises(type(error), match=str(error)):
         run_match(make("TicTacToe", 0), [Scripted(boxed("[4]")), Failing()])
-
-
-class Slow:
-    """The random player, after a pause of a different length at every turn."""
-
-    name = "slow"
-
-    async def respond(self, position: Position) -> Response:
-        response = await RandomPlayer().respond(position)
-        await asyncio.sleep(random.Random(position.key.seed("pause", position.player, position.turn)).uniform(0, 0.004))
-        reasoning = f"After turn {position.turn} of game {position.key.index}: "
-        return Response(reasoning + response.text, tokens(1 + position.turn))
-
-
-def _game(index: int) -> tuple[GameKey, str, Game]:
-    key = GameKey("train", 11, 1, index)
-    game_id = ("TicTacToe", "KuhnPoker-3", "LiarsDice", "PigDice")[index % 4]
-    return key, game_id, make(game_id, key.seed("game"))
-
-
-async def _play(index: int) -> GameRecord:
-    key, game_id, game = _game(index)
-    return await play(key, game_id, game, [Slow(), Slow()], (0, 1), Rules())
-
-
-def test_two_hundred_games_at_once_are_the_same_as_one_after_the_other() -> None:
-    """Neither chance nor players leak from game to game, nor does the process's own generator matter."""
-    games = 200
-
-    async def at_once() -> list[GameRecord]:
-        return await asyncio.gather(*(_play(index) for index in range(games)))
-
-    async def one_by_one() -> list[GameRecord]:
-        return [await _play(index) for index in reversed(range(games))][::-1]
-
-    random.seed(1)
-    together = asyncio.run(at_once())
-    random.seed(2)
-    apart = asyncio.run(_without_pauses(one_by_one()))
-    assert [record.to_json() for record in together] == [record.to_json() for record in apart]
-    assert len({record.to_json().split('"turns"', 1)[1] for record in together}) > games // 2
-
-
-async def _without_pauses(games: object) -> list[GameRecord]:
-    """Await ``games`` with every pause skipped: one by one they would take minutes."""
-    sleep = asyncio.sleep
-    asyncio.sleep = lambda seconds: sleep(0)  # type: ignore[assignment]
-    try:
-        return await games  # type: ignore[misc, no-any-return]
-    finally:
-        asyncio.sleep = sleep
 
 
 def test_rules_refuse_what_would_reward_errors() -> None:

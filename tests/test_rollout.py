@@ -8,13 +8,10 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from omegaconf import OmegaConf
-from tensordict import TensorDict
 from verl.experimental.agent_loop import agent_loop
 from verl.workers.rollout.replica import TokenOutput
 
@@ -229,22 +226,6 @@ def test_an_error_reaches_every_session_and_the_trainer(model: str) -> None:
     assert rollout._tables == {}
 
 
-def test_a_session_that_is_cancelled_leaves_the_game_to_the_other(model: str) -> None:
-    row = self_play(1)
-
-    async def run() -> list[Any]:
-        plain = {k: v for k, v in row.items() if k != "__rollout_n__"}
-        first, second = (asyncio.create_task(session(Engine(), model).run({}, session_id=i, **plain)) for i in (0, 1))
-        await asyncio.sleep(0)
-        first.cancel()
-        return await asyncio.gather(first, second, return_exceptions=True)
-
-    first, second = asyncio.run(run())
-    assert isinstance(first, asyncio.CancelledError)
-    (record,) = game_channel.take(keys(row)).records
-    assert [output.response_ids for output in second] == said(record.turns_of(1))
-
-
 def test_a_void_game_is_played_again_under_another_key(model: str) -> None:
     row, failures = self_play(3), iter([PlayerFailure("down")])
     outputs = asyncio.run(sessions(row, Engine(lambda seed: next(failures, "nothing")), model))
@@ -340,11 +321,6 @@ def test_a_draw_is_played_again_until_it_is_none(model: str) -> None:
     assert len(seeds) == len(engine.calls), "a retry samples with seeds of its own"
 
 
-def validation() -> dict[str, Any]:
-    row = validation_rows([("step_000005", [GameShare("TicTacToe")])], 5, 1)[0]
-    return {**row, **Seat(Opponent("pool", "step_000005"), (0,), True, 0).columns(), "uid": "v"}
-
-
 @pytest.mark.parametrize(
     ("answer", "verdict"),
     [
@@ -360,20 +336,6 @@ def test_a_response_is_cut_off_if_no_end_token_ends_it(model: str, answer: str, 
     (record,) = game_channel.take(keys(row)).records
     assert record.turns[0].verdict == verdict
     assert record.turns[0].truncated == (verdict == "truncated")
-
-
-def test_games_that_are_launched_one_by_one_are_played_by_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[tuple[str, int]] = []
-
-    def worker(name: str) -> Any:
-        return SimpleNamespace(generate_sequences=SimpleNamespace(remote=lambda rows: given.append((name, len(rows)))))
-
-    monkeypatch.setattr("verl.trainer.ppo.v1.agent_loop_tq.ray.get", list)
-    manager = object.__new__(rollout.GameManager)
-    manager.agent_loop_workers, manager.on_launch = [worker("a"), worker("b")], lambda batch: None
-    for rows in (1, 1, 2, 1):
-        manager.generate_sequences(TensorDict({"index": torch.arange(rows)}, batch_size=rows))
-    assert given == [("a", 1), ("b", 1), ("a", 1), ("b", 1), ("a", 1)]
 
 
 def test_a_row_plays_all_games_from_its_start(model: str) -> None:

@@ -57,14 +57,3 @@ def test_others_cannot_read_the_secret_of_a_cluster(project: Path) -> None:
     home.mkdir()
     run(project, "slurm.sh", SLURM_JOB_NODELIST="a", HOME=str(home))  # it ends where SLURM does not answer
     assert (home / ".ray" / "auth_token").stat().st_mode & 0o077 == 0
-
-
-def test_the_benchmarks_are_asked_of_the_base_model_and_then_of_the_trained_one(project: Path) -> None:
-    before = json.loads(run(project, "paper_benchmarks.sh").stdout)
-    tracker = project / "outputs/spiral/paper/checkpoints/latest_checkpointed_iteration.txt"
-    tracker.parent.mkdir(parents=True)
-    tracker.write_text("40")
-    after = json.loads(run(project, "paper_benchmarks.sh", "outputs/spiral/paper/", "benchmarks.limit=5").stdout)
-    asked = [next(word for word in given if word.startswith("policies=")) for given in (before, after)]
-    assert ["trained" in policies for policies in asked] == [False, True]
-    assert {"eval_dir=outputs/spiral/paper-benchmarks"} <= {*before} & {*after} and after[-1] == "benchmarks.limit=5"

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayActorError
 
-from recipe.spiral.checks import ConfigError
 from recipe.spiral.processes import interrupts
 from recipe.spiral.processes.causes import cause_of, said_last
 from recipe.spiral.processes.interrupts import END_SIGNALS, STOP, Interrupt
 from recipe.spiral.processes.run_log import RUN_DIR
-from recipe.spiral.running import PLAIN, Ending, forward_environment, verls_reason
+from recipe.spiral.running import Ending, forward_environment
 from tests.made_configs import config
 
 DIED = """The actor died unexpectedly before finishing this task.
@@ -95,23 +94,6 @@ def test_a_dead_process_is_named_with_its_last_lines(tmp_path: Path) -> None:
     (logs / "worker-ab-01-124.err").write_text("another\n")
     assert said_last(error, tmp_path) == "the last lines of process 123:\n  ValueError: no memory for a KV cache"
     assert said_last(error, None) == said_last(OSError("x"), tmp_path) == ""
-
-
-def test_the_innermost_error_is_the_cause() -> None:
-    for cause, said in ((ConfigError("a: b"), "a: b"), (OSError("no"), "OSError: no")):
-        assert cause_of(RayTaskError("f", "traceback", cause).as_instanceof_cause(), PLAIN) == said
-
-
-def test_an_assertion_of_verls_without_a_word_is_shown() -> None:
-    def checked() -> None:
-        assert len("linear") == 0
-
-    with pytest.raises(ValueError) as error:
-        try:
-            checked()
-        except AssertionError as cause:
-            raise ValueError("in Hydra") from cause
-    assert "linear" in verls_reason(error.value)
 
 
 def test_values_of_the_environment_are_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,15 +96,6 @@ def test_states_that_look_alike_go_on_alike(name: str) -> None:
     assert first_difference(SMALL[name]) is None
 
 
-def test_the_last_round_of_pig_says_whether_the_other_has_a_turn() -> None:
-    """Both have no points and one round left; only for the player who begins the other's round is still to come."""
-    first, second = PigDice(0), PigDice(0)
-    for game, turns in ((first, 48), (second, 49)):
-        for _ in range(turns):
-            game.step("[hold]")
-    assert first.observation(first.current_player) != second.observation(second.current_player)
-
-
 def test_a_state_that_is_not_shown_is_found() -> None:
     class Forgetful(PigDice):
         def observation(self, player: int) -> str:

@@ -1,4 +1,4 @@
-"""TextArena's environments as games; and where its own games are wrong and ours are not."""
+"""TextArena's environments as games."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from recipe.spiral.games import GameFailure, IllegalAction, UnknownGame, make, resolve
 from tests.games.playouts import playout, trace
 
-textarena = pytest.importorskip("textarena", reason="needs the extra 'textarena'")
+pytest.importorskip("textarena", reason="needs the extra 'textarena'")
 PLAYED = (
     "Nim-v0",
     "KuhnPoker-v0",
@@ -116,6 +116,3 @@ def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nltk.data, "path", [])
     with pytest.raises(UnknownGame, match="LookupError"):
         resolve("textarena:WordChains-v0")
-
-
-# ----- TextArena's own games, unchanged: why ours replace them -------------------------------------------------------

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from recipe.spiral.lab.graders.grading import Grader
-from recipe.spiral.spin.response_scores import BoxScorer, FunctionScorer, Score, scorer
+from recipe.spiral.spin.response_scores import FunctionScorer, Score, scorer
 from recipe.spiral.spin.training_questions import TrainingQuestion
 
 
@@ -41,18 +40,6 @@ def awkward(path: None) -> Iterator[FunctionScorer]:
 )
 def test_the_box_is_compared_as_for_benchmarks(response: str, score: Score) -> None:
     assert scorer("boxed", 5.0).score(question("7"), response) == score
-
-
-@pytest.mark.parametrize(
-    ("reason", "score"),
-    [
-        ("time-out", Score(0.0, "unreadable", "x")),
-        ("crash", Score(None, answer="x", problem="crash")),
-    ],
-)
-def test_an_answer_that_uses_up_its_time_is_wrong(monkeypatch: pytest.MonkeyPatch, reason: str, score: Score) -> None:
-    monkeypatch.setattr(Grader, "compare", lambda self, right, said: reason)
-    assert BoxScorer(5.0).score(question("7"), "\\boxed{x}") == score
 
 
 def test_verls_own_function_grades_gsm8k() -> None:

@@ -157,14 +157,6 @@ def test_the_datasets_rows(tmp_path: Path) -> None:
     assert val[0].keys() == row.keys()
 
 
-class Tokenizer:
-    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        return [len(text)]
-
-    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
-        return [len(message["content"]) for message in conversation]
-
-
 def answered(index: int, value: float | None, said: int, **more: Any) -> Any:
     key = GameKey("train", 7, 1, index, group=index // 4 * 4)
     tokens = Tokens([1, 2], [said], [-0.5], (0, 0))

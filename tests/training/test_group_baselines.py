@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.training.filters import Filters
@@ -25,19 +23,6 @@ def test_groups_compare_a_role_with_itself() -> None:
     other = in_group(4, 4, (-1.0, 1.0))
     assert GroupBaselines([*games, other]).of(other) == (-1.0, 1.0), "another start is another group"
     assert GroupBaselines([*games, other]).of(games[0]) == (0.5, -0.5)
-
-
-def test_groups_may_be_divided_by_their_deviation() -> None:
-    games = [in_group(i, 0, (1.0, -1.0) if i < 3 else (-1.0, 1.0)) for i in range(4)]
-    assert GroupBaselines(games, by_deviation=True).scale(games[0], 0) == pytest.approx(1.0, abs=1e-5), "of 1, 1, 1, -1"
-    assert GroupBaselines(games).scale(games[0], 0) == 1.0
-    assert GroupBaselines(games[:1], by_deviation=True).scale(games[0], 0) == 1.0, "one game has no deviation"
-
-
-def test_a_replayed_game_stays_in_its_group() -> None:
-    games = [in_group(0, 0, (1.0, -1.0)), in_group(1, 0, (0.0, 0.0))]
-    games[1].key = games[1].key.next_retry()
-    assert GroupBaselines(games).of(games[1]) == (0.5, -0.5)
 
 
 def test_frozen_opponents_have_no_baseline() -> None:

@@ -17,13 +17,12 @@ from recipe.spiral.rae import Baselines
 from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.rollouts import channel as game_channel
 from recipe.spiral.rollouts.worker import RolloutWorker
-from recipe.spiral.trainer import NO_ROWS
 from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.launched import launches
 from recipe.spiral.training.rows import Rows, RowsLost, keep
 from recipe.spiral.training.step import Step, account
 from tests.fake_queue import FakeQueue
-from tests.fake_verl import Verl, trainer
+from tests.fake_verl import trainer
 from tests.made import record, turn
 from tests.made_rows import batch_of, launches_of
 from tests.rollouts.test_worker import VERLS, play
@@ -67,21 +66,6 @@ def test_a_game_whose_rows_are_missing_is_named(
 ) -> None:
     with pytest.raises(RowsLost, match=rf"^game train-7-1-1-0 of TicTacToe: {what}"):
         balance(monkeypatch, tmp_path, games(), lost)
-
-
-def test_a_batch_without_any_row_names_a_game(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    class NoRows(Verl):
-        def _step_once(self, *args: Any) -> None:
-            raise RuntimeError(f"Sync replay buffer selected terminal groups with {NO_ROWS}.")
-
-    made = trainer(monkeypatch, tmp_path, verl=NoRows)
-    FakeQueue.install(monkeypatch)
-    for game in games():
-        asyncio.run(game_channel.put(game.key, game_channel.Report([game])))
-    for launch in launches_of(games()):
-        made.launched.add(str(launch.key), [launch])
-    with pytest.raises(RowsLost, match=r"^game train-7-1-0-0 of TicTacToe: 3 of its 3 turns"):
-        made._step_once({}, {}, 4)
 
 
 def test_rows_are_in_the_order_of_their_games_whatever_came_first(monkeypatch: pytest.MonkeyPatch) -> None:

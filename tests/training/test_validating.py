@@ -189,9 +189,3 @@ def test_void_games_are_counted_and_in_no_share(monkeypatch: pytest.MonkeyPatch,
     assert not any(name.startswith(("val-core/perfect/TicTacToe/p1", "val-core/TicTacToe/p1")) for name in metrics)
     assert metrics["val-core/random/TicTacToe/p1/games"] == 2.0
     assert (tmp_path / "run/games/val_step_000040.jsonl.gz").exists()
-
-
-def test_the_validation_set_is_the_same_every_time(config: Any) -> None:
-    first, second = (GameDataset("val", None, config) for _ in range(2))
-    assert first.rows == second.rows
-    assert len(first) == 2 * 2 * 2 + 2 * 2

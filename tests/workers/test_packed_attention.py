@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import random
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, Mistra
 
 from recipe.spiral.processes.attention import PACKED
 from recipe.spiral.workers import log_probs
-from recipe.spiral.workers.packed_attention import packed_rows
 
 MODELS: dict[str, Any] = {
     "qwen3": Qwen3Config(head_dim=8, tie_word_embeddings=True),
@@ -76,23 +74,6 @@ def test_packed_rows_have_the_log_probs_and_gradients_of_rows_by_themselves(
     together.sum().backward()
     torch.testing.assert_close(together, alone, rtol=0, atol=5e-6)
     torch.testing.assert_close(gradient(model), gradient(plain), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_any_rows(seed: int) -> None:
-    """Each token comes back to its place, and rows that lie together are of nearly one length."""
-    generator = random.Random(seed)
-    lengths = [generator.choice([1, 2, 3, 17, 64, 500]) + generator.randrange(3) for _ in range(generator.randrange(9))]
-    lengths.append(1)
-    groups, back = packed_rows(torch.cat([torch.arange(length) for length in lengths])[None])
-    tokens = torch.arange(sum(lengths))
-    assert torch.equal(torch.cat([places.flatten() for places in groups])[back], tokens)
-    of_token = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
-    for places in groups:
-        assert (of_token[places] == of_token[places[:, :1]]).all(), "each line is of one row"
-        assert 2 * min(lengths[of_token[line[0]]] for line in places) >= places.shape[1]
-        assert (places.diff() >= 0).all(), "in order"
-    assert sum(len(places) for places in groups) == len(lengths)
 
 
 def test_what_it_cannot_compute_is_an_error() -> None:

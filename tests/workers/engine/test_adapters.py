@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from recipe.spiral.players.seats import BASE
-from recipe.spiral.workers.engine import opponent_engines
 from recipe.spiral.workers.engine.adapters import FIRST_ID, AdapterError, Asked, ChoosingEngine, asked
-from recipe.spiral.workers.engine.opponent_engines import AdapterEngine
 from tests.workers.engine.fakes import Engine
 
 POLICY = SimpleNamespace(lora_name="123", lora_int_id=123, lora_path="of verl")
@@ -103,16 +100,3 @@ def test_nobody_is_played_by_the_base() -> None:
         assert (await server.generate("p", BASE))[1] == BASE
 
     asyncio.run(play())
-
-
-def test_every_server_of_the_policy_has_every_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
-    servers = [Server(), Server()]
-    with asyncio.Runner() as runner:
-        ray = SimpleNamespace(get=lambda calls: [runner.run(call) for call in calls])
-        monkeypatch.setattr(opponent_engines, "ray", ray)
-        handles = [SimpleNamespace(set_adapters=SimpleNamespace(remote=server.set_adapters)) for server in servers]
-        opponents = AdapterEngine([SimpleNamespace(servers=[handle]) for handle in handles])
-        for names in (["a", BASE], ["b", "a"]):
-            assert opponents.load({name: Path(f"/{name}") for name in names}) == dict.fromkeys(names, ())
-            for server, name in ((server, name) for server in servers for name in names):
-                assert runner.run(server.generate("p", name))[1] == name

@@ -54,15 +54,6 @@ def args(**limits: Any) -> Namespace:
     return Namespace(**{"max_loras": 1, "max_lora_rank": 8, "max_cpu_loras": None, **limits})
 
 
-def test_the_configs_limits_of_lora_count(verls: list[Any]) -> None:
-    made = server(max_loras=3, max_lora_rank=16)
-    asyncio.run(made.run_server(args(max_cpu_loras=5)))
-    assert verls == [{"max_loras": 3, "max_lora_rank": 16, "max_cpu_loras": 5}]
-    asyncio.run(server().run_server(args()))
-    asyncio.run(server(max_lora_rank=1).run_server(args()))
-    assert verls[1] == verls[2] == vars(args()), "verl's own, not less"
-
-
 @pytest.mark.parametrize("settings", [{"lora_rank": 0}, {"merge": True}])
 def test_without_adapters_it_is_verls(verls: list[Any], settings: dict[str, Any]) -> None:
     async def play() -> None:
