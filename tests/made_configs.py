@@ -6,7 +6,6 @@ import pickle
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
@@ -26,7 +25,7 @@ def composed(hardware: str, model: str, *groups: str) -> bytes:
         return pickle.dumps(compose("spiral_trainer", overrides=overrides))
 
 
-def unsettled(
+def config(
     tmp_path: Path, *overrides: str, hardware: str = "cpu", model: str = "tiny", groups: Sequence[str] = ()
 ) -> DictConfig:
     """The real config, settled; overrides are merged into a copy, because composing it anew takes half a second.
@@ -34,15 +33,9 @@ def unsettled(
     Args:
         groups: choices of other config groups, as ``loss=dpo``.
     """
-    copied = pickle.loads(composed(hardware, model, *groups))
-    assert isinstance(copied, DictConfig)
-    copied.merge_with(OmegaConf.from_dotlist([f"run_dir={tmp_path / 'run'}", *overrides]))
-    return copied
-
-
-def config(tmp_path: Path, *overrides: str, **chosen: Any) -> DictConfig:
-    """The same, with what follows."""
-    made = unsettled(tmp_path, *overrides, **chosen)
+    made = pickle.loads(composed(hardware, model, *groups))
+    assert isinstance(made, DictConfig)
+    made.merge_with(OmegaConf.from_dotlist([f"run_dir={tmp_path / 'run'}", *overrides]))
     settle(made)
     return made
 

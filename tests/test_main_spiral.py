@@ -12,7 +12,6 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral import extensions
-from recipe.spiral.opponents.model_files import whole_path
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Runs the entry point and tells which of the libraries that take seconds to import were imported.
@@ -60,24 +59,6 @@ def test_a_job_of_a_multirun_that_fails_does_not_end_the_others(tmp_path: Path) 
     assert done.stderr.count("spiral: fsp.ratio=2") == 2
     folders = [f"fsp.ratio=2,games={game},hardware=cpu,model=tiny" for game in ("Nim", "Nope")]
     assert sorted(folder.name for folder in (tmp_path / "run").iterdir() if folder.is_dir()) == folders
-
-
-def test_a_model_is_named_as_other_processes_and_verl_take_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from verl.utils.fs import copy_to_local
-
-    (tmp_path / "my" / "model").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "my"))
-    folder = str(tmp_path / "my" / "model")
-    assert [whole_path(path) for path in ("my/model", "./my/model/", f"{folder}//", "~/model/")] == [folder] * 4
-    assert [whole_path(path) for path in ("Qwen/Qwen3-4B-Base/", "/nowhere/", None)] == [
-        "Qwen/Qwen3-4B-Base",
-        "/nowhere",
-        None,
-    ]
-    with pytest.raises(AssertionError, match="last char in src is not /"):
-        copy_to_local(f"{folder}/")
-    assert copy_to_local(folder) == folder
 
 
 def test_an_extension_is_made_once_in_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from recipe.spiral.checks import check, check_model
 from recipe.spiral.checks.settle import settle
 from tests.made_configs import CONFIG
-from tests.made_models import SHIPPED, made_model
+from tests.made_models import SHIPPED, without_weights
 
 #: The user's folder of this project.
 USERS = Path(__file__).resolve().parents[1] / "config"
@@ -54,10 +55,29 @@ def test_a_preset(preset: str, tmp_path: Path) -> None:
     assert config.ref_update_freq is None or config.ref_update_freq < config.trainer.total_training_steps
 
 
+#: What of Qwen3-4B-Base's config decides what it reads.
+QWEN3_4B = {
+    "model_type": "qwen3",
+    "architectures": ["Qwen3ForCausalLM"],
+    "vocab_size": 151936,
+    "max_position_embeddings": 32768,
+}
+#: With every role that a template uses, and all of what an assistant said.
+CHAT = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
 @pytest.mark.parametrize("preset", ["paper", "paper_lora"])
 def test_a_preset_of_a_real_model_passes_every_check_of_a_start(preset: str, tmp_path: Path) -> None:
-    """Against a folder with that model's form and a tokenizer that needs more tokens."""
-    model = made_model(tmp_path / "model", "Qwen/Qwen3-4B-Base")
+    """Against a folder with that model's form and the tiny model's tokenizer, which needs more tokens."""
+    (model := tmp_path / "model").mkdir()
+    (model / "config.json").write_text(json.dumps(QWEN3_4B))
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(SHIPPED / file, model / file)
+    (model / "chat_template.jinja").write_text(CHAT)
+    without_weights(model / "model.safetensors")
     config = composed(preset, f"run_dir={tmp_path}", f"actor_rollout_ref.model.path={model}")
     check(config)
     check_model(config)

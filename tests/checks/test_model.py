@@ -130,21 +130,6 @@ def test_every_token_has_weights(tmp_path: Path, tokenizer: WordTokenizer, token
         refused(r"model\.path=.*token 1000", with_model(tmp_path))
 
 
-def test_the_tokenizer_and_template_are_those_that_verl_takes(
-    tmp_path: Path, tokenizer: WordTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded: list[str] = []
-
-    def load(path: str, **kwargs: Any) -> WordTokenizer:
-        loaded.append(path)
-        return tokenizer
-
-    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", load)
-    model = "actor_rollout_ref.model"
-    assert check_model(with_model(tmp_path, f"{model}.tokenizer_path=own", f"{model}.custom_chat_template=mine"))
-    assert loaded == ["own"] and tokenizer.chat_template == "mine"
-
-
 def longest(game_id: str, template: str = "chat", style: str = "state", cap: int | None = None) -> int:
     """The longest prompt of a game's playouts, in words."""
     most = 0

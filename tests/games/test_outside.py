@@ -66,18 +66,14 @@ def test_an_installed_package_names_its_games(write: Write, tmp_path: Path) -> N
     ("game_id", "why"),
     [
         ("nobodys.game:Pennies", "No module named 'nobodys'; install its package, start where it lies"),
-        ("mine.penny:Pennies", r"No module named 'mine\.penny'; install its package"),
         ("mine.needy:Pennies", "No module named 'not_installed'; install its package"),
         ("mine.pennies:Penny", r"cannot be loaded as module:Class: AttributeError: .*mine\.pennies.* 'Penny'"),
         ("mine.pennies:", "cannot be loaded as module:Class"),
-        ("mine/pennies:Pennies", "cannot be loaded as module:Class"),
         ("mine.broken:Pennies", "cannot be loaded as module:Class: SyntaxError"),
         ("mine.pennies:SIDES", r"is no subclass of recipe\.spiral\.games\.Game"),
         ("mine.pennies:Game", "TypeError: .*abstract.*current_player, is_terminal, legal_actions"),
         ("mine.more:Greedy", "Greedy: cannot be played: TypeError: .*rounds"),
-        ("mine.more:Endless", "Endless: cannot be played: TypeError: .*None"),
         ("mine.more:Method", "Method: .*is_terminal is <bound method .*must be True"),
-        ("mine.more:Unending", r"Unending: .*is_terminal is False after max_turns=1 turns"),
         ("mine.more:Fails", r"Fails: cannot be played: ZeroDivisionError: .* \(.*more\.py, line \d+: return 1 / 0\)"),
         ("mine.more:Generous", r"Generous: .*rewards\(\) are \(1\.0, 1\.0\)"),
     ],
@@ -89,8 +85,6 @@ def test_what_is_no_game_is_refused_in_a_line(write: Write, game_id: str, why: s
         "more",
         "from mine.pennies import Pennies\n\n"
         "class Greedy(Pennies):\n    def __init__(self, seed, rounds):\n        super().__init__(seed)\n\n"
-        "class Endless(Pennies):\n    max_turns = None\n\n"
-        "class Unending(Pennies):\n    max_turns = 1\n\n"
         "class Method(Pennies):\n    def is_terminal(self):\n        return len(self.choices) == 2\n\n"
         "class Fails(Pennies):\n    def step(self, action):\n        return 1 / 0\n\n"
         "class Generous(Pennies):\n    def rewards(self):\n        return (1.0, 1.0)\n",

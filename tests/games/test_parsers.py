@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from recipe.spiral.games import Game, IllegalAction, make
 from recipe.spiral.games.text import LONGEST_MESSAGE, message
-from recipe.spiral.players.prompts import extract_answer
 from tests.games.playouts import OWN_GAMES, TEXTARENA, needs_textarena
 from tests.growth import in_linear_time
 
@@ -94,13 +93,6 @@ def test_a_hundred_kilobytes_are_read_in_linear_time(game_id: str, name: str) ->
 
 @settings(max_examples=300, deadline=None)
 @given(TEXT)
-def test_extracting_an_answer_never_fails(text: str) -> None:
-    answer = extract_answer(text)
-    assert answer is None or len(answer) <= len(text)
-
-
-@settings(max_examples=300, deadline=None)
-@given(TEXT)
 def test_a_message_is_one_line_of_plain_characters(text: str) -> None:
     passed = message(text)
     assert len(passed.encode()) <= LONGEST_MESSAGE and passed.isprintable()
@@ -113,26 +105,15 @@ def test_a_message_is_one_line_of_plain_characters(text: str) -> None:
     [
         ("[4]", "[4]"),
         ("\uff14", "[4]"),  # a full-width 4 is a form of 4
-        ("[\uff14]", "[4]"),
         ("٤", None),  # Arabic-Indic, Devanagari: other digits, which int() would read
-        ("४", None),
         ("²", "[2]"),  # NFKC: a form of 2
         ("-1", None),
-        ("+1", None),
         ("1.0", None),
-        (".4", None),
         ("04", None),
         ("4.", "[4]"),
         ("[8] but I choose [0]", None),
-        ("4 5", None),
         ("9", None),
-        ("four", None),
     ],
 )
 def test_how_numbers_are_read(text: str, read: str | None) -> None:
     assert make("TicTacToe", 0).parse(text) == read
-
-
-@pytest.mark.parametrize("text", ["Bet", "BET", "[Bet]", " bet ", "**bet**", "bet.", "`bet`", '"Bet"', "“bet”", "bet!"])
-def test_case_and_wrapping_are_forgiven(text: str) -> None:
-    assert make("KuhnPoker", 0).parse(text) == "[bet]"

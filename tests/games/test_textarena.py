@@ -3,44 +3,12 @@
 from __future__ import annotations
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from recipe.spiral.games import GameFailure, IllegalAction, UnknownGame, make, resolve
-from tests.games.playouts import playout, trace
 
 pytest.importorskip("textarena", reason="needs the extra 'textarena'")
-PLAYED = (
-    "Nim-v0",
-    "KuhnPoker-v0",
-    "ConnectFour-v0",
-    "PigDice-v0-short",
-    "LiarsDice-v0-small",
-    "IteratedMatchingPennies-v0",
-)
-
-
-@pytest.mark.parametrize("name", PLAYED)
-def test_a_random_game_ends_and_sums_to_zero(name: str) -> None:
-    for seed in range(2):
-        game = make(f"textarena:{name}", seed)
-        turns = sum(1 for _ in playout(game, random.Random(f"player {seed}")))
-        assert 0 < turns <= game.max_turns
-        assert sum(game.rewards()) == 0 and all(-1 <= reward <= 1 for reward in game.rewards())
-
-
-@pytest.mark.parametrize("name", ["KuhnPoker-v0", "PigDice-v0-short", "LiarsDice-v0-small"])
-def test_chance_is_the_games_own(name: str) -> None:
-    """TextArena's ``reset(seed)`` seeds the process's generator: a neighbour changes the cards."""
-    game_id = f"textarena:{name}"
-    alone = [trace(game_id, seed) for seed in range(4)]
-    assert alone[0] != alone[1]
-    random.seed(5)
-    before = random.getstate()
-    with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(lambda seed: trace(game_id, seed), range(4))) == alone
-    assert random.getstate() == before
 
 
 def test_an_illegal_action_is_refused_at_once_and_leaves_no_trace() -> None:

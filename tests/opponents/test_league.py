@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.opponents.fixed_opponents import parse_opponents
 from recipe.spiral.opponents.league import League, MemberGone
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seats import BASE, Opponent, Seat
@@ -191,23 +190,6 @@ def test_a_frozen_model_is_always_loaded(tmp_path: Path) -> None:
     seated = {(game, seat) for (_, game), seat in zip(games(1, 64), made.seat(games(1, 64)), strict=True)}
     assert {game for game, seat in seated if seat.opponent.name == "frozen"} == {"KuhnPoker"}
     assert {seat for _, seat in seated if seat.opponent == Opponent()} == {Seat()}, "no slot of the model's"
-
-
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        ([{"share": 0.1}], "kind=None"),
-        ([{"kind": "random", "share": 1.5}], "share=1.5: must be a share from 0 to 1"),
-        ([{"kind": "random", "share": 0.1}, {"kind": "random", "share": 0.1}], "random is there twice"),
-        ([{"kind": "random", "share": 0.6}, {"kind": "perfect", "share": 0.6}], "shares sum to 1.2"),
-        ([{"kind": "random", "name": "pool", "share": 0.1}], "name='pool'"),
-        ([{"kind": "random", "share": 0.1, "games": "TicTacToe"}], "must be a list of games"),
-        ([{"kind": "random", "share": 0.1, "games": ["TicTacTo"]}], "TicTacToe"),
-    ],
-)
-def test_opponents_that_cannot_be(entries: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        parse_opponents(entries)
 
 
 # -- the asynchronous modes --------------------------------------------------------------------------------------------

@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from recipe.spiral.players.seeds import GameKey
@@ -39,15 +37,6 @@ def test_rows_come_from_seed_and_index_alone() -> None:
     rows = [forward[i] for i in range(50)]
     assert [backward[i] for i in reversed(range(50))][::-1] == rows
     assert [row["data_source"] for row in rows] != [dataset(run_seed=6)[i]["data_source"] for i in range(50)]
-
-
-@given(st.integers(0, 10**9 - 1), st.integers(1, 512))
-def test_a_row_knows_its_place_in_the_run(index: int, games_per_step: int) -> None:
-    row = training_row(SHARES, 5, games_per_step, index)
-    key = GameKey(**row["key"])
-    assert (key.step - 1) * games_per_step + key.index == index
-    assert 0 <= key.index < games_per_step
-    assert (key.split, key.run_seed, key.retry) == ("train", 5, 0)
 
 
 def test_weights_are_shares_of_the_games() -> None:

@@ -47,14 +47,6 @@ CASES: list[tuple[Any, Any, set[int]]] = [
 
 
 @pytest.mark.parametrize(("config", "generation", "expected"), CASES)
-def test_the_config_counts_only_without_a_generation_config(
-    tmp_path: Path, config: Any, generation: Any, expected: set[int]
-) -> None:
-    folder, own = model_folder(tmp_path, config, generation)
-    assert end_tokens(folder) == expected | {own}
-
-
-@pytest.mark.parametrize(("config", "generation", "expected"), CASES)
 def test_vllm_stops_at_these(tmp_path: Path, config: Any, generation: Any, expected: set[int]) -> None:
     """What vLLM itself makes of the three files, without an engine."""
     pytest.importorskip("vllm")

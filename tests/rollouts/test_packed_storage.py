@@ -100,18 +100,6 @@ def test_rows_of_two_kinds_in_one_field_come_back_each_as_it_was() -> None:
     assert_same(PackedStorageManager._pack_field_values(rows), torch.nested.as_nested_tensor(rows, layout=torch.jagged))
 
 
-def test_what_is_no_tensor_stays_as_it_is_while_tensors_are_padded() -> None:
-    """tensordict would make a copy of every row."""
-    names = PackedStorageManager._pack_field_values(["a", "a", None])
-    ids = torch.nested.as_nested_tensor([torch.arange(3), torch.arange(1), torch.arange(2)], layout=torch.jagged)
-    rows = TensorDict({"names": names, "ids": ids}, batch_size=3)
-    padded = rows.to_padded_tensor()
-    assert padded["ids"].tolist() == [[0, 1, 2], [0, 0, 0], [0, 1, 0]] and padded["names"] == ["a", "a", None]
-    assert padded.get("names") is rows.get("names")
-    for changed in (padded.to("meta"), padded[1:], padded.clone(), torch.cat([padded, padded])):
-        assert changed["names"][-2:] == ["a", None] and changed.get("names").device == changed.device
-
-
 def test_transfer_queue_calls_what_is_overridden() -> None:
     put, get = (inspect.getsource(getattr(AsyncSimpleStorageManager, name)) for name in ("put_data", "get_data"))
     assert "self._select_by_positions(data[f]," in put

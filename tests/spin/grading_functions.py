@@ -10,15 +10,6 @@ import time
 from typing import Any
 
 
-def length(data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None) -> dict[str, float]:
-    print("what a function prints is in nobody's way")
-    return {"score": 1.0 if len(solution_str) == int(ground_truth) else 0.25}
-
-
-def any_of(solution_str: str, ground_truth: list[str], **kwargs: Any) -> bool:
-    return solution_str in ground_truth
-
-
 def awkward(solution_str: str, **kwargs: Any) -> Any:
     """Does what the response says."""
     if solution_str == "raise":

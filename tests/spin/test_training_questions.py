@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral.players.records import Tokens
-from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel
 from recipe.spiral.spin.answer_loop import AnswerLoop, answer_record
@@ -23,7 +20,6 @@ from recipe.spiral.spin.pairs import find_pairs
 from recipe.spiral.spin.question_dataset import QuestionDataset, _row
 from recipe.spiral.spin.response_scores import BoxScorer, Score
 from recipe.spiral.spin.training_questions import (
-    GRADER,
     TrainingQuestion,
     load_questions,
     order,
@@ -124,14 +120,6 @@ def test_all_questions_are_asked_before_any_is_asked_again() -> None:
     assert order(7, 4, 0) != places[0]
 
 
-def test_a_steps_responses_have_keys_of_their_own_and_those_of_one_question_one_start() -> None:
-    first = [train_key(5, batch=3, responses=4, index=i) for i in range(6)]
-    assert [(key.step, key.index, key.group) for key in first] == [
-        *((1, 0, 0), (1, 4, 4), (1, 8, 8)),
-        *((2, 0, 0), (2, 4, 4), (2, 8, 8)),
-    ]
-
-
 def test_the_datasets_rows(tmp_path: Path) -> None:
     for name, rows in (("train", [PLAIN] * 5), ("test", [VERLS] * 3)):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -174,26 +162,6 @@ def test_an_answer_is_a_game_that_the_policy_wins_if_it_is_right() -> None:
     assert find_pairs(rows_of(records)).keys == [("u0_0_0", "u1_0_0")]
     validated = validation_metrics([*records, void])
     assert validated["val-core/sums/p0/win"] == pytest.approx(1 / 3) and "val-aux/grader/sums/p0/win_low" in validated
-
-
-def test_a_launch_accounts_for_every_response() -> None:
-    from tensordict import TensorDict
-    from verl.utils import tensordict_utils as tu
-
-    from recipe.spiral.training.launched import Launched, launch
-
-    launched = Launched()
-    nobody: Any = SimpleNamespace(seat=lambda games: [Seat()] * len(games))
-    batch = TensorDict({}, batch_size=2)
-    keys = [train_key(5, 3, 4, i).to_dict() for i in range(2)]
-    seat = Seat(Opponent(GRADER, GRADER), (0,)).columns()["seat"]
-    columns = {"uid": ["a", "b"], "key": keys, "data_source": ["sums"] * 2, "seat": [seat] * 2, "__rollout_n__": [4, 4]}
-    for name, column in columns.items():
-        tu.assign_non_tensor_stack(batch, name, column)
-    launch(batch, launched, nobody)
-    assert [key.index for key in launched.of("train")] == list(range(8))
-    assert Counter(key.step for key in launched.of("train")) == {1: 8}
-    assert [launch.sessions for launch in launched.take("train")] == [(f"{uid}_{i}",) for uid in "ab" for i in range(4)]
 
 
 def test_every_session_of_a_question_is_a_response(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
