@@ -1,14 +1,12 @@
 """Checkpoints as verl's FSDP workers and SPIRAL's trainer write them, of a small model, without a training.
 
-``python tests/made_checkpoints.py FOLDER RANKS`` makes one run of each kind in FOLDER, and beside each, in ``model``,
-what transformers itself saves of it.
+Beside each run lies, in ``model``, what transformers itself saves of it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -116,32 +114,16 @@ def save_run(run: Path, kind: str) -> None:
         seal(folder)
 
 
-def save_runs(rank: int, ranks: int, folder: Path) -> None:
-    """One run of each kind, by this rank with the others."""
+def on_a_rank(rank: int, folder: Path) -> None:
+    """One run of each kind, by this rank of `tests/ranks.py` with the others."""
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
-    meeting = f"file://{folder / f'meeting-{ranks}'}"
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
+    ranks = int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", init_method=f"file://{folder / f'meeting-{ranks}'}", rank=rank, world_size=ranks)
     try:
         for kind in KINDS:
             save_run(folder / kind, kind)
     finally:
         dist.destroy_process_group()
-
-
-def on_a_rank(rank: int, folder: Path) -> None:
-    """As a rank of `tests/ranks.py`."""
-    save_runs(rank, int(os.environ["WORLD_SIZE"]), folder)
-
-
-if __name__ == "__main__":
-    import torch.multiprocessing
-
-    folder, ranks = Path(sys.argv[1]), int(sys.argv[2])
-    folder.mkdir(parents=True, exist_ok=True)
-    if ranks == 1:
-        save_runs(0, 1, folder)
-    else:
-        torch.multiprocessing.spawn(save_runs, (ranks, folder), nprocs=ranks)

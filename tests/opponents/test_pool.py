@@ -27,14 +27,6 @@ def game(index: int, member: str, reward: float) -> GameRecord:
     )
 
 
-@pytest.mark.parametrize(
-    ("start_from", "interval", "due"), [(0, 5, [0, 5, 10]), (3, 4, [3, 7, 11]), (0, None, []), (2, 1, [*range(2, 12)])]
-)
-def test_snapshots_are_due_from_start_from_on(start_from: int, interval: int | None, due: list[int]) -> None:
-    pool = Pool(start_from=start_from, update_interval=interval)
-    assert [step for step in range(12) if pool.due(step)] == due
-
-
 def test_the_oldest_leaves_and_permanent_members_never_do() -> None:
     pool = Pool(size=3, update_interval=1)
     pool.add("base", 0, permanent=True)

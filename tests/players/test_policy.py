@@ -60,16 +60,6 @@ def test_the_same_key_is_the_same_game() -> None:
     assert self_play(Engine()).turns != self_play(Engine(), GameKey("train", 4, 2, 5)).turns
 
 
-def test_a_turn_keeps_what_was_read_and_written() -> None:
-    record = self_play(Engine())
-    for turn in record.turns:
-        assert turn.tokens.prompt_ids == [ord(c) for c in turn.observation]
-        assert "".join(map(chr, turn.tokens.response_ids)) == turn.response
-        assert turn.tokens.log_probs == [-0.1] * len(turn.response)
-        assert turn.tokens.weight_versions == (4, 5)
-    assert record.players == ("policy", "policy")
-
-
 def test_a_prompt_that_just_fits_is_asked_and_a_longer_one_is_refused() -> None:
     game = make("TicTacToe", 0)
     length = len(game.observation(0))

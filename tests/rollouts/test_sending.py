@@ -74,13 +74,3 @@ def test_whoever_put_it_hears_of_a_failure(queue: Queue) -> None:
     assert [str(error) for error in asyncio.run(put_each([row(0), row(1)]))] == ["the queue is gone"] * 2
     queue.fails = False
     assert asyncio.run(put_each([row(2)])) == [None]
-
-
-def test_of_entries_that_cannot_all_be_made_none_is_sent(queue: Queue) -> None:
-    async def run() -> None:
-        with pytest.raises(ZeroDivisionError):
-            await channel.send(row(number // (1 - number)) for number in range(2))
-        await channel.send([row(7)])
-
-    asyncio.run(run())
-    assert queue.calls == [["row7"]]

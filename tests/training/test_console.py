@@ -50,14 +50,3 @@ def test_a_step_is_one_line_with_what_matters(tmp_path: Path) -> None:
     beginning = "step   2/100  12.5 s  KuhnPoker 0/0/100  TicTacToe 50/50/0  invalid 20.0%  play 6.0 update 4.0"
     assert line.startswith(beginning) and len(line) <= WIDTH == 110
     assert line.endswith("ETA 20m25s"), "98 steps at 12.5 s"
-
-
-def test_the_eta_of_a_resumed_run_counts_its_own_steps_only(tmp_path: Path) -> None:
-    clock = Clock()
-    console = Console(tmp_path, clock)
-    console.start(60, 100)
-    clock.now += 10.0
-    console.step(61, metrics(), SECONDS)
-    start, line = log(tmp_path)
-    assert start == "going on after step 60 of 100"
-    assert line.endswith("ETA 6m30s"), "39 steps at 10 s"

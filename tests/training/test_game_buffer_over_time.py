@@ -89,19 +89,11 @@ class Run:
                 self.runner.run(channel.put(record.key, channel.Report([record])))
             self.queue.kv_batch_put([uid], "train", tags=[{"status": "finished"}])
 
-    def in_turns(self, ahead: int) -> None:
-        """From now on batches are of turns, with so many of them played ahead."""
-        self.buffer.in_turns, self.buffer.ahead = True, ahead
-
     def step(self) -> tuple[list[GameRecord], list[GameRecord]]:
         """The games that a step trains, and those that were dropped."""
-        if self.buffer.in_turns:
-            self.buffer.launch_turns(self.batch)
-        else:
-            self.launch(self.batch)
+        self.launch(self.batch)
         self.buffer.sample(global_steps=self.version + 1, partition_id="train", batch_size=self.batch)
         trained = channel.take(self.launched.take_keys("train")).records
-        self.buffer.length.add(len(trained), sum(len(record.turns) for record in trained))
         self.version += 1
         return trained, self.buffer.take_dropped().discarded
 
@@ -152,37 +144,3 @@ def test_every_game_is_trained_once_dropped_once_or_in_flight(
         assert set(seen.values()) == {1} and not in_flight & seen.keys()
         assert in_flight | seen.keys() == set(range(run.launches * groups))
         assert len(in_flight) == ahead * batch * groups, "each step launches as many as it takes"
-
-
-@pytest.mark.parametrize("strategy", ["wait", "drop"])
-@settings(max_examples=10)
-@given(
-    seed=st.integers(0, 2**16),
-    batch=st.sampled_from([3, 8, 40]),
-    ahead=st.integers(0, 3),
-    more=st.integers(0, 3),
-    longest=st.sampled_from([2, 10, 50]),
-)
-def test_batches_of_turns_are_full_whatever_the_games_lengths(
-    strategy: str, seed: int, batch: int, ahead: int, more: int, longest: int
-) -> None:
-    """Games are launched by the mean length so far, which may be far from what comes."""
-    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
-        most = ahead + more
-        run = Run(runner, FakeQueue.install(patch), seed, batch, 0, most, strategy, longest, groups=1)
-        run.in_turns(ahead)
-        seen: Counter[int] = Counter()
-        audit = audited(most, batch, strategy)
-        for number in range(1, STEPS + 1):
-            trained, dropped = run.step()
-            turns = [len(record.turns) for record in trained]
-            assert sum(turns) >= batch
-            assert strategy == "wait" or sum(turns[:-1]) < batch, "the fewest games"
-            assert all(staleness(record, number) <= most for record in trained)
-            assert strategy == "drop" or not dropped
-            seen.update(record.key.index for record in [*trained, *dropped])
-            audit.seen |= {record.key.index: number for record in [*trained, *dropped]}
-            assert list(audit.stuck(number, resumed=0)) == []
-        in_flight = {key.index for key in run.launched.of("train")}
-        assert set(seen.values()) == {1} and not in_flight & seen.keys()
-        assert in_flight | seen.keys() == set(range(run.launches))

@@ -6,7 +6,6 @@ import os
 import pickle
 import shutil
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -24,12 +23,11 @@ from verl.trainer.ppo.core_algos import kl_penalty
 from verl.trainer.ppo.padding_utils import construct_minimal_padding_template
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric.utils import reduce_metrics
-from verl.workers.engine.utils import prepare_micro_batches
 
 from recipe.spiral import extensions, main_spiral
 from recipe.spiral.checks.settle import settle
 from recipe.spiral.training.step import layout, rows_at_once
-from recipe.spiral.workers.mini_batch_worker import MINI_BATCHES, MiniBatchWorker, rows_once
+from recipe.spiral.workers.mini_batch_worker import MINI_BATCHES, MiniBatchWorker
 from recipe.spiral.workers.policy_worker import as_asked
 from tests.ranks import run_ranks
 
@@ -338,18 +336,3 @@ def test_a_resumed_optimizer_has_the_settings_that_are_asked_for() -> None:
     (group,), (wanted,) = asked[0].param_groups, always[0].param_groups
     assert [group[name] for name in ("lr", "weight_decay")] == [wanted[name] for name in ("lr", "weight_decay")]
     assert int(next(iter(asked[0].state.values()))["step"]) == 3
-
-
-def test_rows_are_taken_apart_once_and_micro_batches_are_the_same() -> None:
-    rows = [torch.arange(number) for number in (3, 9, 1, 4)]
-
-    def micro_batches(once: bool) -> list[list[list[int]]]:
-        ids = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
-        data = tu.get_tensordict({"input_ids": ids}, {"use_dynamic_bsz": True, "max_token_len_per_gpu": 9})
-        with rows_once(data) if once else nullcontext():
-            parts, _ = prepare_micro_batches(data, dp_group=None)
-            assert not once or data["input_ids"].unbind() is data["input_ids"].unbind()
-        assert "unbind" not in vars(ids)
-        return [[row.tolist() for row in part["input_ids"].unbind()] for part in parts]
-
-    assert micro_batches(True) == micro_batches(False)

@@ -63,17 +63,6 @@ def test_the_reference_is_the_actor_of_the_last_update() -> None:
     assert torch.equal(ref(x), at_update), "a copy, not the actor's own weights"
 
 
-def test_another_models_reference_is_refused(tmp_path: Path) -> None:
-    worker(model(0), model(1)).save_reference(str(tmp_path))
-    larger = nn.Sequential(nn.Linear(3, 6))
-    before = larger[0].weight.clone()
-    with pytest.raises(ValueError, match=r"the shard 0\.weight is \(5, 3\) where \(6, 3\) is needed"):
-        worker(model(0), larger).load_reference(str(tmp_path))
-    assert torch.equal(larger[0].weight, before)
-    with pytest.raises(ValueError, match=r"the shard 3\.weight is missing where \(2, 2\) is needed"):
-        worker(model(0), nn.Sequential(*model(1), nn.Linear(2, 2))).update_reference()
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_reference_that_goes_a_part_of_the_way_is_the_exponential_mean(dtype: torch.dtype) -> None:
     """By hand, with an actor of either dtype; what is no floating-point number is copied."""

@@ -96,11 +96,3 @@ def test_with_lora_it_is_an_adapter_for_peft_in_one_file(tmp_path: Path, monkeyp
     assert {path.name for path in (tmp_path / "s").iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
     loaded = PeftModel.from_pretrained(language_model(seed=0), tmp_path / "s").eval()
     assert torch.equal(loaded(IDS).logits, module(IDS).logits)
-
-
-def test_other_ranks_gather_and_write_nothing(tmp_path: Path) -> None:
-    module = language_model()
-    made = worker(module, rank=1)
-    made.save_snapshot(str(tmp_path / "s"))
-    assert made.actor.engine.gathered == list(module.state_dict())
-    assert not list(tmp_path.iterdir())

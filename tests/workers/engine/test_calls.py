@@ -37,25 +37,6 @@ def test_requests_of_one_moment_are_one_call_and_each_has_its_answer_or_error() 
     assert server.calls == [100] and line.under_way == 0
 
 
-def test_an_answer_does_not_wait_for_the_others() -> None:
-    async def run() -> None:
-        release = asyncio.Event()
-
-        async def generate(prompt_ids: list[int]) -> TokenOutput:
-            if prompt_ids == [1]:
-                await release.wait()
-            return TokenOutput(token_ids=prompt_ids)
-
-        line = Line(Streaming(generate))
-        slow = asyncio.create_task(line.generate({"prompt_ids": [1]}))
-        quick = await asyncio.wait_for(line.generate({"prompt_ids": [2]}), 5)
-        assert quick.token_ids == [2] and not slow.done()
-        release.set()
-        assert (await slow).token_ids == [1]
-
-    asyncio.run(run())
-
-
 def test_a_server_that_dies_fails_what_it_has_not_answered() -> None:
     async def generate(prompt_ids: list[int]) -> TokenOutput:
         await asyncio.sleep(0 if prompt_ids == [0] else 60)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
-from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from recipe.spiral.workers.engine.vllm import VLLMServer
@@ -92,30 +91,3 @@ def test_a_server_tells_that_its_engine_has_died() -> None:
             await made.engine_answers()
 
     asyncio.run(play())
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_an_answer_that_nothing_breaks_off_is_handed_over_once(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prompts of tokens need no rendering, and words are looked for only where they end a response."""
-    asked: list[dict[str, Any]] = []
-
-    async def generate(self: Any, prompt_ids: list[int], sampling_params: Any, request_id: str) -> TokenOutput:
-        asked.append(sampling_params)
-        async for output in self.engine.generate({"prompt_token_ids": prompt_ids, "multi_modal_data": {}}):
-            prompt = output.prompt
-        return TokenOutput(token_ids=[1], extra_fields={"prompt": prompt})
-
-    monkeypatch.setattr(vLLMHttpServer, "generate", generate)
-
-    async def play() -> list[TokenOutput]:
-        made = server(lora_rank=0)
-        await made.run_server(args())
-        requests = [{"sampling_params": more, "whole": whole} for more in ({}, {"stop": ["."]})]
-        requests = [{**request, "prompt_ids": [1, 2], "request_id": "r"} for request in requests]
-        ended = [answers async for answers in made.generate_many(requests)]
-        return [output for answers in ended for _, output in answers]
-
-    for output in asyncio.run(play()):
-        assert output.extra_fields["prompt"] == {"type": "token", "prompt_token_ids": [1, 2]}
-    assert [request["detokenize"] for request in asked] == [False, True]
-    assert all((request.get("output_kind") == RequestOutputKind.FINAL_ONLY) == whole for request in asked)
