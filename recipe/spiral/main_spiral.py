@@ -26,7 +26,7 @@ from .checks.settle import settle
 from .processes.cluster import listen_on_loopback
 from .processes.composing import RECIPE
 from .processes.interrupts import end_on_signals, interrupt_on_signals, interrupted_by
-from .processes.launch import end_with_parent, put_on_path, set_environment
+from .processes.launch import end_with_parent, name_user, put_on_path, set_environment
 from .processes.starting import choose_checkpoint, keep_date
 from .processes.terminal import fail, quiet_logging, run_command, visible
 from .rollouts.end_tokens import name_end_tokens
@@ -41,6 +41,7 @@ def main() -> None:
     """Run what the command line asks for, and end the process with status 0, 1 (failed, or not composed), 2 (refused),
     3 (stopped by the guard) or 130 (interrupted)."""
     end_on_signals()
+    name_user()
     load_dotenv(Path.cwd() / ".env")  # what is set already wins
     run_command(compose, " before anything was started")
 

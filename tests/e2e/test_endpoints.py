@@ -26,7 +26,7 @@ def test_a_run_says_what_an_endpoint_says_and_stops(tmp_path: Path, model: Path,
         assert run.wait() == 3, run.output[-4000:]
     assert WORDS in run.last_line and "by max_void_steps=3: gpt: " in run.last_line
     assert f"games were void, the first: m: HTTP 429: {WORDS} (***)" in run.output
-    assert len(endpoint.requests) < 60, "once in each step by each process, and those under way"
+    assert len(endpoint.requests) < 200, "a few in each step by each process, with their retries"
     assert (tmp_path / "run/checkpoints/latest_checkpointed_iteration.txt").is_file()
     assert KEY not in run.output
     assert not any(KEY.encode() in file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file())

@@ -110,7 +110,7 @@ def test_it_says_where_it_comes_from_and_how_it_plays(one_rank: Path, tmp_path: 
     """With nothing of this machine."""
     assert main([str(one_rank / "untied"), str(tmp_path / "out")]) == 0
     card, settings = (tmp_path / "out" / "README.md").read_text(), OmegaConf.load(tmp_path / "out" / EXPORTED)
-    assert f"| step | {STEP} |" in card and "| seed | 3 |" in card and "| trained from | tiny |" in card
+    assert f"| step | {STEP} |" in card and "| seed | 3 |" in card
     assert settings.prompt.template == "chat" and settings.games == ["KuhnPoker", {"id": "TicTacToe", "weight": 2}]
     assert "/" not in card.replace("https://", "").replace("arxiv.org/abs/", "").replace("text-generation", "")
     assert "path" not in (tmp_path / "out" / EXPORTED).read_text()

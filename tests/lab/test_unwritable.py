@@ -12,7 +12,6 @@ from unittest.mock import patch
 import pytest
 
 from recipe.spiral.lab.audit.__main__ import main as audit
-from recipe.spiral.lab.models.__main__ import main as models
 from recipe.spiral.lab.play.__main__ import main as play
 
 
@@ -21,9 +20,8 @@ from recipe.spiral.lab.play.__main__ import main as play
     [
         (play, ["TicTacToe", "random", "--save", "{}"]),
         (audit, ["run", "--json", "{}"]),
-        (models, ["tiny", "--output", "{}"]),
     ],
-    ids=["play", "audit", "models"],
+    ids=["play", "audit"],
 )
 def test_a_command_says_so(
     tmp_path: Path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import getpass
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from recipe.spiral.processes.launch import (
     clean_run,
     end_processes,
     is_in_use,
+    name_user,
     only_one,
     put_on_path,
     set_environment,
@@ -97,3 +99,18 @@ def test_trackers_write_into_the_folder_and_take_all_its_starts_for_one_run(
         (tmp_path / ".netrc").write_text(f"machine {host} login user password {'x' * 40}\n")
         (tmp_path / ".netrc").chmod(0o600)
         assert tracker_environment(tmp_path).get("WANDB_MODE") == mode
+
+
+def test_a_user_without_a_name_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container: torch asks for the name, and fails without one."""
+
+    def unknown(number: int) -> None:
+        raise KeyError(number)
+
+    for name in ("USER", "LOGNAME", "LNAME", "USERNAME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    name_user()
+    assert getpass.getuser() and Path.home().is_dir()
+    for name in ("USER", "HOME"):
+        monkeypatch.delenv(name)

@@ -36,3 +36,11 @@ def test_a_few_lines_cannot_stand_for_a_text_of_any_length(tmp_path: Path) -> No
     file, names = tmp_path / "config.yaml", [f"a{number}" for number in range(60)]
     file.write_text("a: x\n" + "".join(f"a{name}: ${{{name}}}${{{name}}}\n" for name in ["a", *names]))
     assert setting(load_config(file), "a") == "x" and setting(load_config(file), "aa59") is None
+
+
+def test_a_config_with_aliases_is_damaged(tmp_path: Path) -> None:
+    """Some hundred bytes of them stand for gigabytes."""
+    file = tmp_path / "config.yaml"
+    file.write_text("a: &a [x, x]\nb: [*a, *a]\n")
+    with pytest.raises(ValueError, match=r"config\.yaml"):
+        load_config(file)

@@ -14,6 +14,8 @@ import msgspec
 from ..players.records import GameRecord, to_line
 from ..storage.record_writer import AFTER, BEFORE, RecordWriter, digest
 
+#: Bytes of a game, and of a step's games, that no run writes: a small file may unpack to any size.
+LONGEST_LINE, LARGEST_FILE = 2**28, 2**36
 _decode = msgspec.json.Decoder(GameRecord).decode
 
 
@@ -76,6 +78,9 @@ def unpack(file: Path) -> Iterator[bytes]:
         with gzip.open(file) as packed:
             if not file.stat().st_size:  # which gzip takes for a file without lines
                 raise EOFError("it is empty")
-            yield from packed
+            while line := packed.readline(LONGEST_LINE):
+                if len(line) == LONGEST_LINE or packed.tell() > LARGEST_FILE:
+                    raise EOFError("it has more than any step's games")
+                yield line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise Torn(f"{file}: is cut short or damaged: {error}") from error

@@ -6,7 +6,9 @@ import ctypes
 import fcntl
 import netrc
 import os
+import pwd
 import signal
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -34,6 +36,14 @@ def set_environment(variables: Mapping[str, Any]) -> None:
     """Set what is not set already: the user's own environment comes first."""
     for name, value in variables.items():
         os.environ.setdefault(name, str(value))
+
+
+def name_user() -> None:
+    """Name a user whose number the system does not know, as in a container: torch and others ask for the name."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        set_environment({"USER": os.getuid(), "HOME": tempfile.gettempdir()})
 
 
 def tracker_environment(run_dir: Path) -> dict[str, str]:

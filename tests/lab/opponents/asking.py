@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def player(endpoint: Endpoint, **settings: Any) -> ApiPlayer:
-    quick = {"timeout": 2.0, "total_timeout": 4.0, "retries": 2, "backoff": 0.01, "api_key_env": "SOME_KEY"}
+    quick = {"timeout": 2.0, "total_timeout": 4.0, "retries": 0, "api_key_env": "SOME_KEY"}
     return ApiPlayer(ApiSettings(model="some/model", base_url=endpoint.url, **{**quick, **settings}))
 
 

@@ -21,7 +21,7 @@ def test_the_budget_is_asked_before_the_endpoint(serve: Serve) -> None:
     who = player(endpoint, budget_tokens=240)
     for _ in range(2):
         respond(who)
-    with pytest.raises(BudgetSpent, match=r"the budget of 240 tokens is spent: 240 tokens") as info:
+    with pytest.raises(BudgetSpent, match="budget_tokens") as info:
         respond(who)
     assert isinstance(info.value, PlayerFailure)
     assert len(endpoint.requests) == 2
@@ -33,7 +33,7 @@ def test_money_is_counted_too(serve: Serve) -> None:
     for _ in range(3):
         respond(who)
     assert who.costs.of(who.name).cost == pytest.approx(0.0012)
-    with pytest.raises(BudgetSpent, match=r"360 tokens for \$0\.0012"):
+    with pytest.raises(BudgetSpent, match="budget_usd"):
         respond(who)
     assert len(endpoint.requests) == 3
 

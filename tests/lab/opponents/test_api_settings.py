@@ -14,16 +14,8 @@ from recipe.spiral.players.player import PlayerMisconfigured
 
 def test_a_key_that_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SOME_KEY")
-    with pytest.raises(PlayerMisconfigured, match=r"variable SOME_KEY \(api_key_env\) is not set"):
+    with pytest.raises(PlayerMisconfigured, match="api_key_env=SOME_KEY"):
         ApiPlayer(ApiSettings(model="m", api_key_env="SOME_KEY"))
-    monkeypatch.setenv("SOME_KEY", "two words")
-    with pytest.raises(PlayerMisconfigured, match="holds characters that no key has") as info:
-        ApiPlayer(ApiSettings(model="m", api_key_env="SOME_KEY"))
-    assert "two words" not in str(info.value)
-    monkeypatch.setenv("SOME_KEY", "k3y-012")
-    with pytest.raises(PlayerMisconfigured, match=r"a key of less than 8 characters.*set api_key_env to null") as info:
-        ApiPlayer(ApiSettings(model="m", api_key_env="SOME_KEY"))
-    assert "k3y-012" not in str(info.value)
 
 
 def test_the_library_is_asked_for_by_the_extras_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,26 +25,25 @@ def test_the_library_is_asked_for_by_the_extras_name(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "message"),
+    ("setting", "value"),
     [
-        ("base_url", "api.openai.com/v1", "base_url: must be an http"),
-        ("base_url", "http://me:password@host/v1", "without user name, password or query"),
-        ("base_url", "http://host/v1?key=1", "without user name, password or query"),
-        ("api_key_env", "sk-1234", "never the key itself"),
-        ("template", "octothinker", "does not go with a chat endpoint; take one of chat, "),
-        ("temperature", -1, "temperature=-1: must be greater than or equal to 0"),
-        ("max_tokens", 0, "max_tokens=0: must be greater than or equal to 1"),
-        ("timeout", None, "timeout=None: must be a valid number"),
-        ("retries", -1, "retries=-1: must be greater than or equal to 0"),
-        ("budget_tokens", -1, "budget_tokens=-1"),
-        ("budget_usd", 1.0, "budget_usd=1.0: needs price_in and price_out"),
-        ("tempersture", 1, "tempersture: there is no such setting; known: model, base_url, "),
+        ("model", " "),
+        ("base_url", "api.openai.com/v1"),
+        ("base_url", "http://me:password@host/v1"),
+        ("base_url", "http://host/v1?key=1"),
+        ("api_key_env", "sk-1234"),
+        ("template", "octothinker"),
+        ("template", "qwen3_general"),
+        ("temperature", float("nan")),
+        ("total_timeout", float("inf")),
+        ("max_concurrency", 0),
+        ("budget_usd", 1.0),  # without prices
+        ("tempersture", 1),
     ],
 )
-def test_settings_say_what_is_wrong_with_them(setting: str, value: object, message: str) -> None:
-    with pytest.raises(ValueError) as info:
+def test_settings_say_what_is_wrong_with_them(setting: str, value: object) -> None:
+    with pytest.raises(ValueError, match=setting) as info:
         ApiSettings.from_mapping({"model": "m", setting: value})
-    assert message in str(info.value)
     shown = f"{info.value} {info.value.__cause__}"  # a traceback has both
     assert "password@" not in shown and "sk-1234" not in shown
 

@@ -35,7 +35,7 @@ def model(tmp_path: Path) -> str:
 
 
 def opponent(endpoint: Endpoint, **settings: Any) -> dict[str, Any]:
-    quick = {"timeout": 0.3, "total_timeout": 0.6, "retries": 1, "backoff": 0.01, "max_concurrency": 2}
+    quick = {"timeout": 0.3, "total_timeout": 0.6, "retries": 0, "max_concurrency": 2}
     place = {"kind": "api", "name": "gpt", "model": "some/model", "base_url": endpoint.url, "api_key_env": "SOME_KEY"}
     return {**place, "share": 0.5, **quick, **settings}
 
@@ -92,7 +92,7 @@ def test_a_budget_is_that_of_the_run(serve: Serve, model: str) -> None:  # noqa:
     assert 5 <= len(endpoint.requests) <= 6
     spent = Costs(Path(model) / COSTS).of("gpt")
     assert spent.tokens == 120 * len(endpoint.requests)
-    assert any("the budget of 600 tokens is spent" in str(game.reason) for game in played.discarded)
+    assert any("budget_tokens=600 is spent" in str(game.reason) for game in played.discarded)
     before, played_before = len(endpoint.requests), rollout._players.pop("gpt")
     asyncio.run(play(entries, model, 4, step=2))
     assert len(endpoint.requests) == before and rollout._players["gpt"] is not played_before

@@ -150,3 +150,12 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(run: Path, tmp_path:
     report.renew()
     assert report.bundle.read("run")["last_lines"] == [] and report.curves.latest is None
     assert max(report.games.steps["train"]) == 6
+
+
+def test_settings_are_shown_with_the_step_from_which_they_hold(run: Path, tmp_path: Path) -> None:
+    changed = {"seed": [7, 8], "algorithm.gamma": [1.0, 0.9]}
+    (run / "settings.jsonl").write_text(json.dumps({"step": 4, "changed": changed}) + "\n[]\ntorn")
+    report = RunReport(run, tmp_path / "report")
+    report.renew()
+    changes = report.bundle.read("run")["changes"]
+    assert changes == [[4, "seed", 7, 8], [4, "algorithm.gamma", 1.0, 0.9]]

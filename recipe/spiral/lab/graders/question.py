@@ -1,4 +1,4 @@
-"""A benchmark's question, and how it is read from a row of a data set, whatever the fields are called."""
+"""A question with its right answer, read from a row of the paper's eight benchmarks, of GSM8K, or alike."""
 
 from __future__ import annotations
 
@@ -23,15 +23,12 @@ from ...players.seeds import derive_seed
 Kind = Literal["math", "choice"]
 
 _QUESTION = ("question", "problem", "prompt")
-_ANSWER = ("answer", "final_answer", "expected_answer", "ground_truth")
-_ID = ("id", "unique_id", "question_id", "record_id", "problem_idx")
-_CHOICES = ("options", "choices")
-#: A field that is one option; the incorrect answers; and fields that say that there are options, whatever their form.
-_OPTION = re.compile(r"(?:option|choice)s?_?([a-z]|\d+)|([a-d])")
-_WRONG = ("incorrect_answer", "distractor")
-_LIKE_OPTIONS = re.compile("option|choice|endings|candidate|alternative|possible_answer|" + "|".join(_WRONG))
-_INDEX = ("answer_index", "answer_idx", "label")
-_LETTER = ("answer", "answerkey")
+_ANSWER = ("answer", "final_answer", "ground_truth")
+_ID = ("id", "unique_id", "question_id", "record_id")
+_OPTIONS = ("options", "choices")
+_RIGHT = ("answer_index", "answer", "answerkey")
+#: Fields that say that there are options. Where they have another form the row is refused: a letter alone says nothing.
+_LIKE_OPTIONS = re.compile("option|choice|alternative|candidate|distractor|incorrect_answer|^[a-d]$")
 
 
 @dataclass(frozen=True)
@@ -75,17 +72,18 @@ def math_question(benchmark: str, row: Mapping[str, Any], number: int) -> Questi
         ValueError: a field is missing or empty, or the question is no text.
     """
     fields = _fields(row)
-    text, answer = _question(row, fields), _math_answer(fields)
-    if not answer:
-        raise _missing("answer, final_answer or a boxed solution", row)
-    return Question(benchmark, _id(fields, number), "math", text, answer)
+    text, answer = _question(fields), _raw(fields, _ANSWER)
+    # OlympiadBench: several answers form a set
+    right = ", ".join(filter(None, map(_unwrapped, answers if (answers := _list(answer)) else [answer])))
+    right = right or (last_box(text_of(fields.get("solution")) or "") or "")
+    if not right:
+        raise _missing("answer, final_answer or a boxed solution", fields)
+    return Question(benchmark, _id(fields, number), "math", text, right)
 
 
 def has_options(row: Mapping[str, Any]) -> bool:
     """Whether a row is a choice: it has options or incorrect answers, in whatever form."""
-    fields = _fields(row)
-    said = [value for name, value in fields.items() if _LIKE_OPTIONS.search(name)]
-    return _options(fields) is not None or any(isinstance(value, str | list | Mapping) and value for value in said)
+    return any(_LIKE_OPTIONS.search(name) and value for name, value in _fields(row).items())
 
 
 def choice_question(benchmark: str, row: Mapping[str, Any], number: int) -> Question:
@@ -98,24 +96,11 @@ def choice_question(benchmark: str, row: Mapping[str, Any], number: int) -> Ques
         ValueError: a field is missing, the question is no text, or the fields do not say which option is right.
     """
     fields = _fields(row)
-    text, options = _question(row, fields), _options(fields)
+    text, options = _question(fields), _raw(fields, _OPTIONS)
     choices, right = _shuffled(fields, text) if options is None else _ordered(fields, options)
     if len(choices) > len(ascii_uppercase):
         raise ValueError(f"{len(choices)} options: at most {len(ascii_uppercase)} have letters")
     return Question(benchmark, _id(fields, number), "choice", text, ascii_uppercase[right], tuple(choices))
-
-
-def _math_answer(fields: Mapping[str, Any]) -> str | None:
-    for name in _ANSWER:
-        answers = _list(fields.get(name))
-        if answers is not None:  # OlympiadBench: several answers form a set
-            joined = ", ".join(filter(None, map(_unwrapped, answers)))
-            if joined:
-                return joined
-        elif (answer := _unwrapped(fields.get(name))) is not None:
-            return answer
-    solution = text_of(fields.get("solution"))
-    return last_box(solution) if solution else None
 
 
 def _unwrapped(value: Any) -> str | None:
@@ -132,80 +117,61 @@ def _unwrapped(value: Any) -> str | None:
 
 def _shuffled(fields: Mapping[str, Any], text: str) -> tuple[list[str], int]:
     correct = text_of(fields.get("correct_answer"))
-    names = sorted(name for name in fields if name.startswith(_WRONG))
-    incorrect = [answer for answer in map(text_of, map(fields.get, names)) if answer is not None]
+    incorrect = [text_of(value) for name, value in fields.items() if name.startswith("incorrect_answer")]
     if correct is None or not incorrect:
         wanted = "options (a list) with answer or answer_index, or Correct Answer with Incorrect Answer 1, 2, ..."
         raise _missing(wanted, fields)
     if correct in incorrect:
         raise ValueError(f"the correct answer {correct!r} is also among the incorrect ones")
     # Sorted first, so that it does not matter which field holds which incorrect answer.
-    choices = sorted([correct, *incorrect])
+    choices = sorted([correct, *filter(None, incorrect)])
     random.Random(derive_seed("choices", text)).shuffle(choices)
     return choices, choices.index(correct)
 
 
-def _ordered(fields: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[list[str], int]:
-    choices = [text_of(option) or "" for option in options.values()]
+def _ordered(fields: Mapping[str, Any], options: Any) -> tuple[list[str], int]:
+    labels: Sequence[str] = ascii_uppercase
+    if isinstance(options, Mapping) and "text" in options:  # ARC: {"label": [...], "text": [...]}
+        labels, options = [str(label).upper() for label in options.get("label") or labels], options["text"]
+    listed = _list(options)
+    if not listed or any(isinstance(option, Mapping | list) for option in listed):
+        raise _missing("options (a list)", fields)
+    choices = [text_of(option) or "" for option in listed]
     while choices and choices[-1] in ("", "N/A"):  # some versions of MMLU-Pro fill the list up to ten
         choices.pop()
-    right = _right(fields, choices, list(options))
-    if right is None or not 0 <= right < len(choices):
-        shown = {name: fields[name] for name in (*_LETTER, *_INDEX) if name in fields}
-        has = shown or f"the fields {', '.join(fields)}"
-        raise ValueError(f"which of {len(choices)} options is right does not follow from {has}")
+    named = {_named(said, choices, labels) for name in _RIGHT if (said := text_of(fields.get(name))) is not None}
+    right = named.pop() if len(named) == 1 else None
+    if right is None or right >= len(choices):
+        shown = {name: fields[name] for name in _RIGHT if name in fields}
+        raise ValueError(f"which of {len(choices)} options is right does not follow from {shown or 'any answer'}")
     return choices, right
 
 
-def _right(fields: Mapping[str, Any], choices: Sequence[str], labels: Sequence[str]) -> int | None:
-    index, answer = text_of(_raw(fields, _INDEX)), text_of(_raw(fields, _LETTER))
-    named = _named(answer, choices, labels)
-    if index is None or not index.isdecimal():
-        return _named(index, choices, labels) if named is None else named
-    if named is not None and named != int(index):
-        raise ValueError(f"answer {answer!r} is not the option of answer_index {index} (from 0)")
-    return int(index)
-
-
-def _named(answer: str | None, choices: Sequence[str], labels: Sequence[str]) -> int | None:
-    """The option that an answer names by its text, by its letter or the row's own label, or by its index from 0."""
-    if answer is None:
-        return None
+def _named(answer: str, choices: Sequence[str], labels: Sequence[str]) -> int | None:
+    """The option that an answer names by its text, its letter or the row's own label, or its index from 0."""
     if choices.count(answer) == 1 and answer not in labels:
         return choices.index(answer)
-    letter = answer.strip("(). ").upper()
-    if letter in labels:
+    if (letter := answer.strip("(). ").upper()) in labels:
         return labels.index(letter)
     return int(answer) if answer.isdecimal() else None
 
 
 def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(name).strip().lower().replace(" ", "_").replace("-", "_"): value for name, value in row.items()}
+    return {str(name).strip().lower().replace(" ", "_"): value for name, value in row.items()}
 
 
 def _missing(wanted: str, row: Mapping[str, Any]) -> ValueError:
     return ValueError(f"a row must have {wanted}; this one has {', '.join(map(str, row)) or 'nothing'}")
 
 
-def _question(row: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
-    if (text := _asked(fields, _QUESTION)) is None:
-        raise _missing(f"one of {', '.join(_QUESTION)}", row)
-    context = _asked(fields, ["context"])
-    return text if context is None else f"{context}\n{text}"
-
-
-def _asked(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """The first of these fields that has a text.
-
-    Raises:
-        ValueError: a field before it holds a list or a mapping, which nobody means to ask as it is written.
-    """
-    for name in names:
-        if isinstance(value := fields.get(name), Mapping | list | tuple):
-            raise ValueError(f"{name} must be a text, not a {'mapping' if isinstance(value, Mapping) else 'list'}")
-        if (text := text_of(value)) is not None:
-            return text
-    return None
+def _question(fields: Mapping[str, Any]) -> str:
+    text = _raw(fields, _QUESTION)
+    if isinstance(text, Mapping | list | tuple):
+        raise ValueError("a row's question must be a text")
+    if (asked := text_of(text)) is None:
+        raise _missing(f"one of {', '.join(_QUESTION)}", fields)
+    context = text_of(fields.get("context"))  # OlympiadBench
+    return asked if context is None else f"{context}\n{asked}"
 
 
 def answer_fields(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -237,40 +203,14 @@ def text_of(value: Any) -> str | None:
     return str(value).strip() or None
 
 
-def _options(fields: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Options by their labels: letters, or the row's own, as in {"label": [...], "text": [...]}; None: it has none."""
-    labels: Sequence[str] = ascii_uppercase
-    if (value := _raw(fields, _CHOICES)) is None:
-        single = [match for match in map(_OPTION.fullmatch, fields) if match and text_of(fields[match[0]]) is not None]
-        value = {match[1] or match[2]: fields[match[0]] for match in single}
-        if len(value) < (4 if any(match[2] for match in single) else 2):  # a and b alone may be anything
-            value = None
-    if isinstance(value, Mapping) and "text" in value:
-        labels, value = value.get("label") or labels, value["text"]
-    elif isinstance(value, Mapping):
-        labels, value = list(value), list(value.values())
-    options = _list(value)
-    if not options or len(labels) < len(options) or any(isinstance(option, Mapping | list) for option in options):
-        return None
-    return {str(label).strip().upper(): option for label, option in zip(labels, options, strict=False)}
-
-
 def _list(value: Any) -> list[Any] | None:
-    """A list, also from a table's text cell; None if it is no list."""
-    if isinstance(value, str):
-        value = _written_list(value)
-    if value is not None and not isinstance(value, str | bytes | Mapping) and hasattr(value, "__len__"):
-        return list(value)
-    return None
-
-
-def _written_list(cell: str) -> Any:
-    if not (cell.strip().startswith(("['", '["')) and cell.strip().endswith("]")):
-        return None  # an interval, a matrix, plain text
-    for read in (json.loads, ast.literal_eval):
-        with suppress(ValueError, SyntaxError):
-            return read(cell.strip())
-    return None
+    """A list, also from a table's text cell; None if it is no list (an interval, a matrix, plain text)."""
+    if isinstance(value, str) and value.strip().startswith(("['", '["')):
+        for read in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError):
+                value = read(value)
+                break
+    return list(value) if isinstance(value, list | tuple) else None
 
 
 def check_lengths(config: DictConfig, setting: str, template: str, prompts: Iterable[tuple[str, list[int]]]) -> None:

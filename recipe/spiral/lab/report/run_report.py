@@ -8,7 +8,8 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ...games.registry import NotNamed
 from ...processes.launch import is_in_use
 from ...processes.run_log import LOG
 from ...storage.checkpoints import config_file, config_of
-from ...storage.run_config import setting
+from ...storage.run_config import CHANGES, setting
 from ..evaluation.matches.folder import GAMES
 from .bundle import DATA, Bundle
 from .curves import Curves
@@ -53,6 +54,16 @@ def last_lines(file: Path, most: int = 12, size: int = 20_000) -> list[str]:
     with file.open("rb") as text:
         text.seek(max(0, file.stat().st_size - size))
         return text.read().decode("utf-8", "replace").splitlines()[-most:]
+
+
+def _changes(run_dir: Path) -> Iterator[tuple[int, str, Any, Any]]:
+    """(step, setting, its value until that step, its value from there on), as later starts of the run changed them."""
+    file = run_dir / CHANGES
+    lines = file.read_text("utf-8", "replace").splitlines() if is_inside(run_dir, file) else []
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            entry = json.loads(line)
+            yield from ((int(entry["step"]), key, was, now) for key, (was, now) in entry["changed"].items())
 
 
 class RunReport:
@@ -147,7 +158,9 @@ class RunReport:
         kind = "evaluation" if self._evaluation else "people" if people else "run"
         config = config_of(self.run_dir) if is_inside(self.run_dir, config_file(self.run_dir)) else None
         total = setting(config, "trainer.total_training_steps")
-        settings = {key: value for key in _SETTINGS if (value := setting(config, key)) is not None}
+        changes = list(_changes(self.run_dir))
+        keys = dict.fromkeys([*_SETTINGS, *(key for _, key, *_ in changes)])
+        settings = {key: value for key in keys if (value := setting(config, key)) is not None}
         return {
             "name": self.run_dir.absolute().name,
             "running": running,
@@ -164,6 +177,7 @@ class RunReport:
             "results": [] if kind == "run" else self._counted("eval" if kind == "evaluation" else "human"),
             "asks_questions": setting(config, "data.custom_cls.name") == "QuestionDataset",
             "settings": settings,
+            "changes": changes,
             "last_lines": last_lines(self.run_dir / LOG) if is_inside(self.run_dir, self.run_dir / LOG) else [],
         }
 

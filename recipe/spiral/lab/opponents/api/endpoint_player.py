@@ -18,22 +18,17 @@ class BudgetSpent(NotAsked):
     """The player has spent what it may: nothing was asked."""
 
 
-class LeftAlone(NotAsked):
-    """The endpoint has failed too often in a row: it was not asked."""
-
-
 class ApiPlayer:
     """Asks an endpoint for each turn, with the present observation alone. One player serves all games of a process.
 
-    A failing or slow endpoint costs its own games only: nothing blocks the event loop, and every response is bounded by
-    ``total_timeout`` once it has its place. One that fails again and again, or wants to be paid, is left alone, so that
-    a dead one does not take that time for each of its games.
+    A failing or slow endpoint costs its own games only: every response is bounded by ``total_timeout`` once it has its
+    place. One that fails again and again, or wants to be paid, is left alone for a while, so that a dead one does not
+    take that time for each of its games.
 
     Attributes:
         settings: the endpoint and how to use it.
         name: for records and metrics.
-        costs: what all requests have used, those that came to nothing included. (Those are estimated by their prompt,
-            where the endpoint did not count.) Requests under way when the budget is reached are finished.
+        costs: what all responses have used. Those under way when the budget is reached are finished.
         patience: the number of responses that may fail one after the other: those of two rounds.
     """
 
@@ -41,36 +36,32 @@ class ApiPlayer:
         """
         Raises:
             ImportError: the openai package is not installed.
-            PlayerMisconfigured: see ``Client``.
+            PlayerMisconfigured: the environment has no key.
         """
         self.settings, self.name = settings, name
         self.costs = costs or Costs()
         self.patience = 2 * settings.max_concurrency
         self.failures, self._last_failure, self._asked_again = 0, "", 0.0  # in a row
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._client = Client(settings, self.count)  # now, to say at once if the environment allows none
-
-    def __repr__(self) -> str:
-        return f"ApiPlayer({self.name!r}, model={self.settings.model!r}, base_url={self.settings.base_url!r})"
+        self._client = Client(settings, self._count)  # now, to say at once if the environment allows none
 
     async def respond(self, position: Position) -> Response:
         """The model's answer to the observation, with what it used.
 
         Raises:
-            BudgetSpent, LeftAlone: as of ``check``.
+            NotAsked: the budget is spent, or the endpoint has failed too often.
             PlayerFailure: the endpoint gives no answer.
         """
         messages = self.settings.chat_template().messages(position.observation)
         # 31 bits: not every endpoint reads longer numbers.
         seed = position.key.seed("api player", position.player, position.turn) >> 32
         if self._loop not in (None, loop := asyncio.get_running_loop()):  # connections cannot change theirs
-            self._client = Client(self.settings, self.count)
+            self._client = Client(self.settings, self._count)
         self._loop, client = loop, self._client
         async with client.places:
+            self._check()
             try:
-                response = await client.ask(messages, seed, self.check)
-            except (BudgetSpent, LeftAlone):
-                raise
+                response = await client.ask(messages, seed)
             except PlayerFailure as failure:
                 self.failures += self.patience if isinstance(failure, Unpaid) else 1
                 self._last_failure, self._asked_again = str(failure), time.monotonic() + PAUSE
@@ -79,22 +70,17 @@ class ApiPlayer:
             self.failures = 0
         return response
 
-    def check(self) -> None:
-        """That the endpoint may be asked now.
-
-        Raises:
-            BudgetSpent: the limit is reached.
-            LeftAlone: it has failed too often.
-        """
+    def _check(self) -> None:
+        """That the endpoint may be asked now."""
         if self.failures >= self.patience and time.monotonic() >= self._asked_again:
             self.failures = self.patience - 1  # the first failure leaves it alone again
         if self.failures >= self.patience:
-            raise LeftAlone(f"{self.name}: it is left alone after failures in a row, the last: {self._last_failure}")
-        spent, limit = self.costs.of(self.name), self.settings.limit
-        if limit.reached(spent):
-            cost = "" if spent.cost is None else f" for ${spent.cost:.4f}"
-            raise BudgetSpent(f"{self.name}: the budget of {limit} is spent: {spent.tokens} tokens{cost}")
+            raise NotAsked(f"{self.name}: it is left alone after failures in a row, the last: {self._last_failure}")
+        spent, settings = self.costs.of(self.name), self.settings
+        if settings.budget_tokens is not None and spent.tokens >= settings.budget_tokens:
+            raise BudgetSpent(f"{self.name}: budget_tokens={settings.budget_tokens} is spent: {spent.tokens} tokens")
+        if settings.budget_usd is not None and (spent.cost or 0.0) >= settings.budget_usd:
+            raise BudgetSpent(f"{self.name}: budget_usd={settings.budget_usd:g} is spent: ${spent.cost or 0:.4f}")
 
-    def count(self, usage: Usage) -> None:
-        """Add what a request has used."""
+    def _count(self, usage: Usage) -> None:
         self.costs.add(self.name, usage)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from ....players.player import PlayerFailure
-from .endpoint_client import Client
+from .endpoint_client import Busy, Client
 from .endpoint_settings import ApiSettings
 
 #: Seconds for an answer. A model may think for longer: then it is there.
@@ -28,14 +28,16 @@ def ask_once(endpoints: Mapping[str, ApiSettings], say: Callable[[str], None] = 
     """
 
     async def ask(name: str, settings: ApiSettings) -> None:
-        within = settings.model_copy(update={"timeout": min(settings.timeout, _WITHIN)})
-        client = Client(within, lambda usage: None)
+        within = min(settings.timeout, _WITHIN)
+        client = Client(
+            settings.model_copy(update={"timeout": within, "total_timeout": within, "retries": 0}), lambda usage: None
+        )
         try:
-            late = await client.try_once(settings.chat_template().messages(_QUESTION))
-        except PlayerFailure as error:
-            raise ValueError(f"{name}: {error}") from error
-        if late:
+            await client.ask(settings.chat_template().messages(_QUESTION), 0)
+        except Busy as late:
             say(f"{name}: {late}; the run goes on, and asks it again in its games")
+        except PlayerFailure as error:
+            raise ValueError(f"{name}: {error}") from None
 
     async def ask_all() -> None:
         await asyncio.gather(*(ask(name, settings) for name, settings in endpoints.items()))

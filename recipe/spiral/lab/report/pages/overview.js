@@ -155,7 +155,9 @@ function counts(run) {
 
 function settings(run) {
   if (!Object.keys(run.settings).length && !run.last_lines.length) return [];
-  const rows = Object.entries(run.settings).map(([key, value]) => [key, typeof value === "object" ? JSON.stringify(value) : String(value)]);
+  const said = (value) => typeof value === "object" ? JSON.stringify(value) : String(value);
+  const before = (key) => run.changes.filter(([, name]) => name === key).map(([step, , was, now]) => `${said(was)} until step ${step}, then ${said(now)}`);
+  const rows = Object.entries(run.settings).map(([key, value]) => [key, before(key).join("; ") || said(value)]);
   return [h("h2", {}, "Settings"), h("div", { class: "card" }, table([["key", ([key]) => h("code", {}, key), "wrap"], ["value", ([, value]) => plain(value), "wrap"]], rows)),
     run.last_lines.length ? h("details", {}, h("summary", {}, "The last lines of train.log"), h("div", { class: "card" }, textBox(run.last_lines.join("\n")))) : null];
 }
