@@ -1,4 +1,4 @@
-"""A run's records, as others read them: damaged and torn, and steps that were written anew."""
+"""A run's records, as others read them: damaged, torn, and after a kill."""
 
 from __future__ import annotations
 
@@ -6,24 +6,13 @@ import random
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from recipe.spiral.lab.record_folder import RecordFolder, Torn
-from recipe.spiral.lab.report.game_index import RunGames
 from recipe.spiral.players.records import GameRecord
 from tests.made import record, turn
-
-
-def test_a_stamp_changes_with_a_steps_games(tmp_path: Path) -> None:
-    folder = RunGames(tmp_path)
-    folder.write("train", 1, [record(0)])
-    first = folder.stamps("train")[1]
-    assert folder.stamps("train")[1] == first
-    folder.write("train", 1, [replace(record(0), reason="anew")])
-    assert folder.stamps("train")[1] != first
 
 
 def many(number: int) -> list[GameRecord]:

@@ -1,4 +1,4 @@
-"""How a tiny model is made: its texts and tokens, what it is asked, and its folder."""
+"""How a tiny model is made: its texts and tokens, what it never sees, and what is refused."""
 
 from __future__ import annotations
 

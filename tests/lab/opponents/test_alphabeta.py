@@ -1,4 +1,4 @@
-"""The alpha-beta player of Connect Four: against plain minimax, against chance, and what it must not miss."""
+"""The alpha-beta player of Connect Four: against plain minimax, and against chance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of a pool that come from elsewhere: which are taken, and how one gets into a pool."""
+"""Members of a pool that come from elsewhere: which are taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Perfect play: against theory, against brute force over every position, and against every possible opponent."""
+"""Perfect play: against brute force over every position, and against every possible opponent."""
 
 from __future__ import annotations
 

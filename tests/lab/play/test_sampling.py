@@ -1,4 +1,4 @@
-"""Responses by transformers: the distribution is the model's, the seed decides, and one left behind is broken off."""
+"""Responses by transformers: the distribution is the model's, and the seed decides."""
 
 from __future__ import annotations
 

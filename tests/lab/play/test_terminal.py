@@ -1,4 +1,4 @@
-"""What a terminal is shown: nothing that it would obey, and the opponent's words only where they may be seen."""
+"""What a terminal is shown: nothing that it would obey."""
 
 from __future__ import annotations
 

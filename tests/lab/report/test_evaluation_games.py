@@ -1,4 +1,4 @@
-"""An evaluation's folder as a report: its games are replayed, also while it goes on."""
+"""An evaluation's folder as a report: its games are replayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of what is not the usual run, in a real browser: a run on questions, and games with people."""
+"""The report of a run on questions, in a real browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trackers get besides numbers: sample games for Weights & Biases, and histograms."""
+"""What trackers get besides numbers: sample games for Weights & Biases."""
 
 from __future__ import annotations
 
@@ -43,9 +43,6 @@ class Wandb(ModuleType):
     def Table(self, columns: list[str], data: list[Any]) -> Any:
         assert all(len(row) == len(columns) for row in data)
         return SimpleNamespace(columns=columns, data=data)
-
-    def Histogram(self, values: list[int]) -> list[int]:
-        return sorted(values)
 
 
 def test_a_table_has_games_of_every_opponent_and_role(tmp_path: Path) -> None:

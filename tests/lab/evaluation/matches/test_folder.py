@@ -1,4 +1,4 @@
-"""An evaluation's folder: what a kill and a full disk leave, and what may be continued."""
+"""An evaluation's folder: what a kill leaves, and what may be continued."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log-probabilities of answers: against one plain pass of the model for each answer."""
+"""A policy's scores: in what they are computed, and what is read from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts by hand, intervals by the book, and random players that are as good as each other."""
+"""Counts by hand, and intervals by the book."""
 
 from __future__ import annotations
 
