@@ -78,10 +78,10 @@ def test_a_game_that_passes_the_check_can_be_played(kind: str) -> None:
         ("perfect", {"alpha": 1}, "alpha=1: must be from 0 to 1/3"),
         ("perfect", {"alpha": "much"}, "alpha='much': must be a number from 0 to 1/3"),
         ("alphabeta", {"depth": 0}, "depth=0: must be a whole number from 1 to 12"),
-        ("api", {}, "model: must be given"),
+        ("api", {}, "missing mandatory value: model"),
         ("api", {**API, "template": "octothinker"}, "template='octothinker': does not go with a chat endpoint"),
         ("api", {**API, "base_url": "somewhere"}, "base_url: must be an http"),
-        ("api", {**API, "api_key": "sk-1"}, "api_key: there is no such setting; known: model, base_url, api_key_env"),
+        ("api", {**API, "api_key": "sk-1"}, "'api_key' not in 'ApiSettings'"),
     ],
 )
 def test_what_is_wrong_is_said_by_both(kind: str, settings: dict[str, Any], message: str) -> None:
