@@ -30,10 +30,6 @@ def test_a_command_line(override: str) -> None:
         composed(override)
 
 
-def test_a_plus_adds_any_key() -> None:
-    assert composed("+typo=1").typo == 1
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -8,7 +8,6 @@ import pytest
 
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.record_folder import RecordFolder
-from recipe.spiral.processes.terminal import note
 from tests.made_runs import write_run
 from tests.test_foreign_folders import CONFIG
 
@@ -28,8 +27,3 @@ def test_a_record_cannot_hide_a_problem_of_the_audit(tmp_path: Path, capsys: pyt
     said = capsys.readouterr().out + (tmp_path / "audit.json").read_text()
     assert said.replace("\n", "").isprintable()
     assert not any(line.startswith("audit: ok") for line in said.splitlines())
-
-
-def test_notes_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:
-    note(EVIL)
-    assert capsys.readouterr().err.replace("\n", "").isprintable()

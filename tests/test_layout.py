@@ -19,12 +19,13 @@ import pytest
 RECIPE = Path(__file__).resolve().parents[1] / "recipe" / "spiral"
 #: verl's world; torch is verl's, too.
 FRAMEWORKS = {"verl", "ray", "vllm", "transfer_queue", "tensordict"}
-#: Rooms, or files of one, that are read, tested and benchmarked without it. For those with True, torch is not needed
-#: either.
+#: Rooms, or files of one, that are read, tested and benchmarked without it. For those with True, neither torch nor
+#: transformers is needed.
 PURE = {
-    **dict.fromkeys(("games", "players", "match", "opponents", "storage"), True),
+    **dict.fromkeys(("games", "players", "match", "storage"), True),
     **{f"processes.{name}": True for name in ("cluster", "composing", "garbage", "interrupts", "launch")},
     **{f"processes.{name}": True for name in ("starting", "terminal", "follow", "as_written")},
+    "opponents": False,
     "rae": False,
 }
 #: Not the core. Either may be deleted.

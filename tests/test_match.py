@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import math
 import random
@@ -13,15 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.spiral.games import Game, IllegalAction, make
-from recipe.spiral.games.kuhn_poker import KuhnPoker
+from recipe.spiral.games import Game, make
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.player import PlayerFailure, Position, PromptTooLong, Response
 from recipe.spiral.players.prompts import get_template
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord, Verdict
 from recipe.spiral.players.seeds import GameKey
-from tests.made import KEY, Endless, Scripted, boxed, run_match, tokens
+from tests.made import Endless, Scripted, boxed, run_match, tokens
 
 #: A response of each illegal kind in TicTacToe, where [4] is taken by then or never was a square.
 ILLEGAL: dict[Verdict, Response] = {
@@ -46,22 +44,6 @@ def test_every_illegal_turn_costs_the_same(verdict: Verdict, offender: int) -> N
     assert [turn.verdict for turn in result.turns[:-1]] == ["legal"] * (len(result.turns) - 1)
 
 
-@pytest.mark.parametrize("verdict", [verdict for verdict in ILLEGAL if verdict != "illegal"])
-def test_an_error_on_the_first_move_gives_the_other_no_turn(verdict: Verdict) -> None:
-    other = Scripted()
-    result = run_match(make("TicTacToe", 0), [Scripted(ILLEGAL[verdict]), other])
-    assert other.seen == []
-    assert [turn.player for turn in result.turns] == [0]
-    assert result.rewards == (-1.5, 0.5)
-    assert result.turns_of(1) == []
-
-
-def test_illegal_rewards_are_the_rules() -> None:
-    rules = Rules(illegal_rewards=(-1.0, 1.0))
-    result = run_match(make("TicTacToe", 0), [Scripted(boxed("[4]")), Scripted(boxed("[4]"))], rules)
-    assert result.rewards == (1.0, -1.0)
-
-
 def test_a_cut_off_response_can_be_read_as_far_as_it_goes() -> None:
     """It then counts for what it says, and is still known to have been cut off."""
     rules = Rules(truncated="read", turn_cap=1)
@@ -78,13 +60,6 @@ def test_the_turn_cap_makes_a_draw(turn_cap: int | None, turns: int) -> None:
     assert result.termination == "turn_cap"
     assert result.rewards == (0.0, 0.0)
     assert len(result.turns) == turns
-
-
-def test_a_game_decided_on_its_last_turn_is_no_turn_cap() -> None:
-    moves = ["[0]", "[3]", "[1]", "[4]", "[2]"]
-    players = [Scripted(*map(boxed, moves[player::2])) for player in (0, 1)]
-    result = run_match(make("TicTacToe", 0), players, Rules(turn_cap=5))
-    assert (result.termination, result.rewards) == ("rules", (1.0, -1.0))
 
 
 @pytest.mark.parametrize("whose", [bool, np.int64])
@@ -130,31 +105,6 @@ def test_a_first_prompt_that_is_too_long_is_a_wrong_setting() -> None:
         run_match(Endless(), [Brief(0), Brief(9)])
 
 
-def test_a_turn_after_the_cap_is_not_asked_for() -> None:
-    """An illegal answer that would have come after the cap costs nobody anything."""
-    players = [Scripted(boxed("[pass]"), "nothing"), Scripted(boxed("[pass]"), "nothing")]
-    assert run_match(Endless(), players, Rules(turn_cap=2)).rewards == (0.0, 0.0)
-
-
-@pytest.mark.parametrize("game_id", ["TicTacToe", "KuhnPoker-3"])
-def test_the_other_players_reasoning_is_never_seen(game_id: str) -> None:
-    """Only its actions are; nor does a player see its own earlier reasoning."""
-    game, rng, serial = make(game_id, 3), random.Random(3), itertools.count()
-
-    class Thinker:
-        name = "thinker"
-
-        async def respond(self, position: Position) -> Response:
-            action = position.game.random_action(rng)
-            return Response(f"My secret plan is {next(serial):04d}-XYZ. {boxed('[0]')} no, rather {boxed(action)}")
-
-    result = run_match(game, [Thinker(), Thinker()])
-    assert len(result.turns) > 2
-    for turn in result.turns:
-        assert "XYZ" not in turn.observation
-        assert "secret" not in turn.observation
-
-
 @pytest.mark.parametrize(
     "injection",
     [
@@ -192,28 +142,6 @@ def test_no_text_breaks_a_match(text: str, player: int) -> None:
     assert (result.termination == "illegal") == (last.verdict != "legal")
 
 
-def test_positions_say_who_is_to_move_and_how_often_it_has() -> None:
-    players = [Scripted(*[boxed("[pass]")] * 3), Scripted(*[boxed("[pass]")] * 3)]
-    run_match(Endless(), players)
-    for number, player in enumerate(players):
-        assert [position.player for position in player.seen] == [number] * 3
-        assert [position.turn for position in player.seen] == [0, 1, 2]
-        assert {position.key for position in player.seen} == {KEY}
-
-
-def test_a_history_holds_canonical_actions_and_no_reasoning() -> None:
-    first = Scripted("My plan: \\boxed{4}", "Then \\boxed{[4]}, no \\boxed{\\text{0}}", boxed("[8]"))
-    second = Scripted(boxed("[1]"), boxed("[2]"))
-    result = run_match(make("TicTacToe", 0), [first, second])
-    mine, others = result.turns_of(0), result.turns_of(1)
-    assert [position.history for position in first.seen] == [
-        (),
-        ((mine[0].observation, "[4]"),),
-        ((mine[0].observation, "[4]"), (mine[1].observation, "[0]")),
-    ]
-    assert [position.history for position in second.seen] == [(), ((others[0].observation, "[1]"),)]
-
-
 #: Games with something to hide: cards, dice, bids, values, resources, a fact.
 HIDING = ("KuhnPoker-3", "LiarsDice", "SimpleBlindAuction", "SimpleNegotiation", "TruthAndDeception")
 
@@ -246,21 +174,6 @@ def test_a_dialogue_is_what_the_player_itself_saw_and_did(game_id: str, seed: in
         game.step(turn.action)
 
 
-@pytest.mark.parametrize("cards", [("J", "Q"), ("J", "K")])
-def test_what_only_the_other_holds_is_in_no_dialogue(cards: tuple[str, str]) -> None:
-    """Whichever card the other has, the same actions are the same conversation."""
-    game = KuhnPoker(0)
-    game.cards = cards
-    first = Scripted(boxed("[check]"), boxed("[fold]"))
-    run_match(game, [first, Scripted("I have the better card. " + boxed("[bet]"))])
-    last = first.seen[-1]
-    conversation = "\n".join(message["content"] for message in get_template("chat").messages("", last.history))
-    assert "Your card: J" in conversation and boxed("[check]") in conversation
-    assert "Your card: Q" not in conversation and "Your card: K" not in conversation
-    assert "better" not in conversation and boxed("[bet]") not in conversation
-    assert last.history == ((first.seen[0].observation, "[check]"),)
-
-
 def test_a_player_who_moves_twice_is_asked_twice() -> None:
     """Moving again is no error: the match asks whomever the game names."""
 
@@ -289,22 +202,6 @@ def test_a_players_exception_leaves_the_match(error: Exception) -> None:
 
     with pytest.raises(type(error), match=str(error)):
         run_match(make("TicTacToe", 0), [Scripted(boxed("[4]")), Failing()])
-
-
-def test_an_error_of_a_game_is_no_illegal_move() -> None:
-    class Broken(Endless):
-        def step(self, action: str) -> None:
-            raise KeyError("a mistake in the game")
-
-    with pytest.raises(KeyError):
-        run_match(Broken(), [Scripted(boxed("[pass]")), Scripted()])
-
-
-def test_an_unplayable_action_keeps_its_name() -> None:
-    result = run_match(Endless(), [Scripted(boxed("[never]")), Scripted()])
-    assert (result.turns[0].verdict, result.turns[0].action) == ("illegal", "[never]")
-    with pytest.raises(IllegalAction):
-        Endless().step("[never]")
 
 
 class Slow:

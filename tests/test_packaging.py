@@ -7,13 +7,10 @@ import os
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
-
-from recipe.spiral.extras import EXTRAS, install
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -66,38 +63,14 @@ def _import_from(path: str, statement: str, cwd: Path) -> str:
     return result.stdout.strip()
 
 
-def test_config_is_packaged(dist: Path, wheel: Path) -> None:
-    yaml_files = {name for name in _recipe_files() if name.endswith(".yaml")}
-    assert "recipe/spiral/config/spiral_trainer.yaml" in yaml_files
-    assert yaml_files <= _wheel_names(wheel)
-    assert yaml_files <= _sdist_names(dist)
-
-
 def test_nothing_of_the_recipe_is_left_out(dist: Path, wheel: Path) -> None:
     assert _recipe_files() <= _wheel_names(wheel)
     assert _recipe_files() <= _sdist_names(dist)
 
 
-def test_recipe_is_a_namespace_package(dist: Path, wheel: Path) -> None:
-    assert not (ROOT / "recipe" / "__init__.py").exists()
-    assert "recipe/__init__.py" not in _wheel_names(wheel)
-    assert "recipe/__init__.py" not in _sdist_names(dist)
-
-
 def test_wheel_holds_nothing_else(wheel: Path) -> None:
     tops = {name.split("/", 1)[0] for name in _wheel_names(wheel)}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"recipe"}
-
-
-def test_sdist_is_enough_to_work_with(dist: Path) -> None:
-    names = _sdist_names(dist)
-    for name in ("LICENSE", "README.md", "pyproject.toml", "requirements/cpu.lock", "run_scripts/setup.sh"):
-        assert name in names
-
-
-def test_wheel_works_by_itself(installed: Path, tmp_path: Path) -> None:
-    where = _import_from(str(installed), "import recipe.spiral as r; print(r.__file__)", tmp_path)
-    assert Path(where).is_relative_to(installed)
 
 
 def test_wheel_merges_with_the_recipes_of_a_fork(installed: Path, tmp_path: Path) -> None:
@@ -138,10 +111,3 @@ def test_a_python_without_the_packages_is_one_line(program: str) -> None:
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("spiral: its packages are not here: run_scripts/setup.sh")
     assert len(result.stderr.splitlines()) == 1
-
-
-def test_messages_name_the_packages_of_the_extras() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    packages = {extra: tuple(package.split(";")[0] for package in of) for extra, of in extras.items()}
-    assert packages == EXTRAS | {extra: packages[extra] for extra in ("cpu", "dev", "gpu")}
-    assert install("web") == "pip install 'starlette>=1.0.1' uvicorn"

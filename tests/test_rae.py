@@ -6,8 +6,6 @@ import json
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.rae import RoleBaselines, rae_advantages
@@ -57,20 +55,6 @@ def test_padding_rows_are_zero_whatever_they_claim() -> None:
     advantages, returns = rows((1.0, 0.5, 3, 0), (1.0, 0.5, 0, 2), gamma=0.9)
     assert advantages[0] == returns[0] == [0.0, 0.0, 0.0]
     assert advantages[1] == [0.5, 0.5, 0.0]
-
-
-@given(
-    st.lists(
-        st.tuples(st.floats(-1.5, 1), st.floats(-1.5, 1), st.integers(0, 30), st.integers(0, 5)), min_size=1, max_size=6
-    ),
-    st.floats(0.01, 1),
-)
-def test_the_formula(turns: list[tuple[float, float, int, int]], gamma: float) -> None:
-    advantages, returns = rows(*turns, width=5, gamma=gamma)
-    for (outcome, baseline, remaining, length), row, back in zip(turns, advantages, returns, strict=True):
-        assert row[:length] == pytest.approx([gamma**remaining * (outcome - baseline)] * length, abs=1e-5)
-        assert back[:length] == pytest.approx([gamma**remaining * outcome] * length, abs=1e-5)
-        assert row[length:] == back[length:] == [0.0] * (5 - length)
 
 
 def won(index: int, player: int, game: str = "TicTacToe", **more: object) -> GameRecord:
@@ -132,22 +116,6 @@ def test_a_restored_run_goes_on_with_the_same_baselines() -> None:
     for baselines in (first, second):
         baselines.update([won(9, 0)])
     assert second.items() == first.items()
-
-
-@given(st.lists(st.sampled_from([-1.5, -1.0, -0.5, 0.0, 0.5, 1.0]), min_size=1, max_size=30), st.floats(0, 1))
-def test_a_baseline_stays_among_the_outcomes(outcomes: list[float], decay: float) -> None:
-    baselines = RoleBaselines(decay=decay)
-    baselines.update([record(i, rewards=(outcome, -outcome)) for i, outcome in enumerate(outcomes)])
-    value = baselines.get("TicTacToe", 0)
-    assert min([0.0, *outcomes]) - 1e-9 <= value <= max([0.0, *outcomes]) + 1e-9
-
-
-def test_without_baselines_they_stay_nought() -> None:
-    baselines = RoleBaselines(initial=0.5, enabled=False)
-    won = record(0, rewards=(1.0, -1.0))
-    baselines.update([won])
-    assert baselines.of(won) == (0.0, 0.0)
-    assert baselines.state_dict() == {"values": []}
 
 
 def test_a_scale_multiplies_outcome_and_baseline() -> None:

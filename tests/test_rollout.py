@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +19,7 @@ from verl.experimental.agent_loop import agent_loop
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral import rollout
-from recipe.spiral.games import GameFailure, make
+from recipe.spiral.games import make
 from recipe.spiral.match import random_opening
 from recipe.spiral.players.player import PlayerFailure
 from recipe.spiral.players.records import Turn
@@ -165,22 +164,6 @@ def test_session_p_returns_the_turns_of_player_p(model: str) -> None:
     assert rollout._tables == {}
 
 
-@pytest.mark.parametrize("style", ["", "state", "dialogue"])
-def test_a_rows_style_decides_what_of_the_game_the_policy_reads(model: str, style: str) -> None:
-    """None is the config's, the state alone."""
-    row, squares = {**self_play(0), "prompt": {"template": "", "style": style}}, itertools.count()
-    asyncio.run(sessions(row, Engine(lambda seed: f"So \\boxed{{[{next(squares)}]}}"), model))
-    (record,) = game_channel.take(keys(row)).records
-    assert len(record.turns) == 7 and record.termination == "rules"
-    for player in (0, 1):
-        before: list[str] = []
-        for turn in record.turns_of(player):
-            sees = f"{turn.observation}\nPut your answer within \\boxed{{}}."
-            assert turn.tokens is not None
-            assert "".join(map(chr, turn.tokens.prompt_ids)) == "|".join([*before, sees])
-            before += [sees, f"\\boxed{{{turn.action}}}"] if style == "dialogue" else []
-
-
 def test_only_a_game_that_is_trained_begins_with_random_moves(model: str) -> None:
     """They are nobody's turns, and after a draw there are others."""
     draws = {"enabled": True, "max_retries": 1}
@@ -198,26 +181,6 @@ def test_only_a_game_that_is_trained_begins_with_random_moves(model: str) -> Non
     for index, row in enumerate(validation):
         asyncio.run(sessions({**row, "uid": f"val{index}"}, Engine(), model, {}, (0, 3), 4))
     assert not any(record.past for record in game_channel.take(keys(*validation)).records)
-
-
-def test_a_prompt_that_is_too_long_ends_its_game_which_is_trained(model: str) -> None:
-    """Rather than the run: the turns before are rows, with the outcome of a lost game for both players."""
-    row, squares = {**self_play(0), "prompt": {"template": "", "style": "dialogue"}}, itertools.count()
-    engine = Engine(lambda seed: f"So \\boxed{{[{next(squares)}]}}")
-
-    async def both_sessions() -> list[Any]:
-        loops = [session(engine, model) for _ in (0, 1)]
-        for loop in loops:
-            loop.rollout_config.prompt_length = 400
-        fields = {name: value for name, value in row.items() if name != "__rollout_n__"}
-        return await asyncio.gather(
-            *(loop.run({"temperature": 1.0, "logprobs": True}, session_id=i, **fields) for i, loop in enumerate(loops))
-        )
-
-    outputs = asyncio.run(both_sessions())
-    (record,) = game_channel.take(keys(row)).records
-    assert record.termination == "prompt_too_long" and "data.max_prompt_length=400" in str(record.reason)
-    assert [output.reward_score for player in outputs for output in player] == [-1.0] * len(record.turns) == [-1.0] * 2
 
 
 def test_two_hundred_games_run_side_by_side_and_keep_apart(model: str) -> None:
@@ -251,14 +214,6 @@ def test_against_an_opponent_session_0_is_the_learner(model: str, role: int) -> 
     assert record.players[1 - role] == "random"
     assert len(engine.calls) == len(rows) == len(record.turns_of(role)), "a frozen opponent's turns are no rows"
     assert {output.reward_score for output in rows} == {record.rewards[role]}
-
-
-def test_a_player_who_never_moved_has_no_rows_and_the_game_is_known(model: str) -> None:
-    row = self_play(0)
-    outputs = asyncio.run(sessions(row, Engine(lambda seed: "no idea"), model))
-    assert [len(output) for output in outputs] == [1, 0]
-    (record,) = game_channel.take(keys(row)).records
-    assert (record.rewards, record.termination) == ((-1.5, 0.5), "illegal")
 
 
 def test_an_error_reaches_every_session_and_the_trainer(model: str) -> None:
@@ -297,24 +252,6 @@ def test_a_void_game_is_played_again_under_another_key(model: str) -> None:
     assert [(game.key.retry, game.discarded, game.reason) for game in played.discarded] == [(0, "void", "down")]
     assert [record.key.retry for record in played.records] == [1]
     assert [output.response_ids for output in outputs[0]] == said(played.records[0].turns_of(0))
-
-
-def test_a_game_that_fails_itself_is_void_and_played_again(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No loss for the player whose legal action it failed at."""
-    make, failures = rollout.make, iter([GameFailure("TextArena raised a TypeError")])
-
-    def made(game_id: str, seed: int) -> Any:
-        game = make(game_id, seed)
-        if failure := next(failures, None):
-            monkeypatch.setattr(game, "step", lambda action: (_ for _ in ()).throw(failure))
-        return game
-
-    monkeypatch.setattr(rollout, "make", made)
-    row = self_play(3)
-    asyncio.run(sessions(row, Engine(lambda seed: "\\boxed{[4]}"), model))
-    played = game_channel.take(keys(row))
-    assert [(game.discarded, game.reason) for game in played.discarded] == [("void", "TextArena raised a TypeError")]
-    assert [record.key.retry for record in played.records] == [1]
 
 
 def test_a_game_that_stays_void_is_given_up_and_known(model: str) -> None:
@@ -369,13 +306,6 @@ def test_a_member_of_the_pool_is_in_its_own_turns_and_nowhere_else(model: str, r
     assert [output.response_ids for output in rows] == said(record.turns_of(role))
 
 
-def test_an_entry_of_opponents_is_played_by_its_name(model: str) -> None:
-    row = against(Seat(Opponent("random", "random"), (1,)))
-    asyncio.run(sessions(row, Table(), model))
-    (record,) = game_channel.take(keys(row)).records
-    assert (record.players, record.opponent) == (("random", "policy"), "random")
-
-
 # -- draws -------------------------------------------------------------------------------------------------------------
 
 
@@ -408,13 +338,6 @@ def test_a_draw_is_played_again_until_it_is_none(model: str) -> None:
     assert (record.key.retry, record.rewards) == (2, (1.0, -1.0))
     seeds = {call["seed"] for call in engine.calls}
     assert len(seeds) == len(engine.calls), "a retry samples with seeds of its own"
-
-
-def test_draws_stay_unless_they_are_to_be_played_again_and_in_validation(model: str) -> None:
-    for row, draws in ((self_play(0), {}), (validation(), {"enabled": True})):
-        asyncio.run(sessions(row, Drawn(3), model, draws))
-        played = game_channel.take(keys(row))
-        assert (played.discarded, [record.result(0) for record in played.records]) == ([], ["draw"])
 
 
 def validation() -> dict[str, Any]:

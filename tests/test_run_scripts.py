@@ -68,12 +68,3 @@ def test_the_benchmarks_are_asked_of_the_base_model_and_then_of_the_trained_one(
     asked = [next(word for word in given if word.startswith("policies=")) for given in (before, after)]
     assert ["trained" in policies for policies in asked] == [False, True]
     assert {"eval_dir=outputs/spiral/paper-benchmarks"} <= {*before} & {*after} and after[-1] == "benchmarks.limit=5"
-
-
-@pytest.mark.parametrize("script", sorted(file.name for file in (ROOT / "run_scripts").glob("*.sh")))
-def test_help_sets_nothing_up(project: Path, script: str) -> None:
-    if script in ("setup.sh", "setup_gpu.sh", "slurm.sh", "gpu_check.sh"):
-        pytest.skip("it is another's part, or asks another program")
-    done = run(project, script, "--help")
-    assert done.returncode == 0 and len(done.stdout.splitlines()) > 1, done.stderr
-    assert not (project / "setup.txt").exists()

@@ -64,12 +64,3 @@ def test_the_packages_of_a_fork_are_the_locks_and_complete() -> None:
             missing.add(canonicalize_name(requirement.name))
     # the last four have no build for a CPU, or no use here
     assert missing - there == {"torch", "verl", "torchvision", "torchaudio", "torchcodec", "triton"}
-
-
-def test_either_build_of_torch_may_be_installed_on_a_cpu_and_one_on_gpus() -> None:
-    for line in (ROOT / "requirements" / "torch-cpu.txt").read_text().splitlines():
-        if not line.startswith("#"):
-            pin, *hashes = line.split()
-            lock = locked("cpu.lock").get(pin) or locked("gpu-versions.lock")[pin]
-            assert set(hashes) < set(lock.split())
-            assert not set(hashes) & set(locked("gpu.lock").get(pin, "").split())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from omegaconf import DictConfig
 from recipe.spiral.checks import ConfigError, check_model
 from recipe.spiral.checks.prompts_fit import PLAYOUTS, check_prompts
 from recipe.spiral.games import make
-from recipe.spiral.games.nim import Nim
 from recipe.spiral.match import Rules
 from recipe.spiral.players.prompts import History, encoder
 from recipe.spiral.players.random_player import RandomPlayer
@@ -132,11 +130,6 @@ def test_every_token_has_weights(tmp_path: Path, tokenizer: WordTokenizer, token
         refused(r"model\.path=.*token 1000", with_model(tmp_path))
 
 
-def test_an_answer_fits_into_the_longest_response(tmp_path: Path, tokenizer: WordTokenizer) -> None:
-    check_model(with_model(tmp_path, "data.max_response_length=2"))
-    refused("data.max_response_length=1: ", with_model(tmp_path, "data.max_response_length=1"))
-
-
 def test_the_tokenizer_and_template_are_those_that_verl_takes(
     tmp_path: Path, tokenizer: WordTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,19 +183,6 @@ def test_prompts_are_measured_in_their_games_template_and_style(
     check_model(with_model(tmp_path, *overrides, f"data.max_prompt_length={needed}"))
     shorter = with_model(tmp_path, *overrides, f"data.max_prompt_length={needed - 1}")
     refused(rf"data\.max_prompt_length={needed - 1}: TicTacToe .* {needed} ", shorter)
-
-
-def test_a_game_that_nobody_can_play_at_random_is_measured_as_far_as_it_goes(
-    tmp_path: Path, tokenizer: WordTokenizer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Unknown(Nim):
-        def random_action(self, rng: random.Random) -> str:
-            raise ValueError("no legal action was found")
-
-    monkeypatch.setattr("recipe.spiral.checks.prompts_fit.make", lambda game_id, seed: Unknown(seed))
-    check_model(with_model(tmp_path, "games=[Nim]"))
-    assert capsys.readouterr().err.startswith("note: Nim ")
-    refused(r"data\.max_prompt_length=10", with_model(tmp_path, "games=[Nim]", "data.max_prompt_length=10"))
 
 
 def test_a_chat_template_keeps_what_a_player_sees_and_in_a_dialogue_what_it_answered(tmp_path: Path) -> None:

@@ -56,16 +56,6 @@ def test_what_cannot_play_is_refused(tmp_path: Path, overrides: list[str], setti
     refused(tmp_path, setting, *overrides)
 
 
-def test_a_game_that_nobody_plays_at_random_is_trained_without_random_play(tmp_path: Path) -> None:
-    pytest.importorskip("textarena", reason="needs the extra 'textarena'")
-    name, off = "textarena:Battleship-v0", ["trainer.test_freq=-1", "trainer.val_before_train=false"]
-    refused(tmp_path, "validation.opponents", f"games=[{name}]")
-    check(config(tmp_path, f"games=[{name}]", *off))
-    check(config(tmp_path, f"games=[{name},Nim]"))
-    refused(tmp_path, "opponents: random", f"games=[{name}]", *off, "opponents=[{kind: random, share: 0.1}]")
-    refused(tmp_path, ".*random player", f"games=[{{id: '{name}', random_opening: 2}}]", *off)
-
-
 def test_members_are_of_the_policys_kind_and_whole(tmp_path: Path) -> None:
     (folder := tmp_path / "exported").mkdir()
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"}))

@@ -6,15 +6,13 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral.checks import ConfigError, check
-from recipe.spiral.checks.resumption import check_same_model, finished, followed
+from recipe.spiral.checks.resumption import check_same_model, followed
 from recipe.spiral.storage.checkpoints import CONFIG
-from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.storage.run_config import CHANGES
 from recipe.spiral.storage.saving import seal
 from recipe.spiral.training.kept_settings import kept_settings
@@ -110,24 +108,8 @@ def test_a_model_may_have_moved_but_not_be_another(tmp_path: Path) -> None:
     check_same_model(config(tmp_path, f"{MODEL}.path={tmp_path / 'moved'}"))
 
 
-def test_a_run_that_has_no_step_left_says_so(tmp_path: Path) -> None:
-    saved(tmp_path)
-    five = ["trainer.total_training_steps=5", "trainer.test_freq=5"]
-    assert finished(config(tmp_path)) == []
-    assert len(finished(config(tmp_path, *five))) == 1
-    ten: list[Any] = ["trainer.total_training_steps=10", "trainer.test_freq=5"]
-    assert finished(config(tmp_path, *ten)) == [], "its last validation is missing"
-    MetricsFile(tmp_path / "run").log({"val-core/x": 1.0}, 10)
-    assert len(finished(config(tmp_path, *ten))) == 1
-
-
 def test_random_moves_are_nobodys_answers(tmp_path: Path) -> None:
     games = "games=[{id: TicTacToe, random_opening: 4}]"
     check(config(tmp_path, games))
     with pytest.raises(ConfigError, match=r"random_opening=4.*prompt\.style=dialogue"):
         check(config(tmp_path, games, "prompt.style=dialogue"))
-
-
-def test_what_a_resume_needs_is_saved(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"actor\.checkpoint\.save_contents"):
-        check(config(tmp_path, "actor_rollout_ref.actor.checkpoint.save_contents=[model]"))

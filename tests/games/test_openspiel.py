@@ -68,18 +68,6 @@ def test_states_agree(game_id: str) -> None:
     compare_playouts(game_id, *PERFECT_INFORMATION[game_id], games=100)
 
 
-def test_five_rows_of_breakthrough_begin_with_fewer_pieces_there() -> None:
-    theirs = str(pyspiel.load_game("breakthrough(rows=5,columns=5)").new_initial_state())
-    ours = make("Breakthrough-5", 0).render()
-    assert (theirs.count("w"), ours.count("W")) == (5, 10)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("game_id", PERFECT_INFORMATION)
-def test_states_agree_in_thousands_of_games(game_id: str) -> None:
-    compare_playouts(game_id, *PERFECT_INFORMATION[game_id], games=3000)
-
-
 def kuhn_with_cards(cards: tuple[str, str]) -> KuhnPoker:
     """A game that was dealt these cards, found by its seed."""
     return next(game for game in (KuhnPoker(seed) for seed in itertools.count()) if game.cards == cards)

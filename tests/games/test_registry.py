@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from recipe.spiral.games import UnknownGame, known_games, make, resolve
-from recipe.spiral.games.registry import _ALIASES
+from recipe.spiral.games import resolve
 
 USED_BY_SPIRAL = {
     "TicTacToe-v0": "TicTacToe",
@@ -32,19 +31,6 @@ USED_BY_SPIRAL = {
 @pytest.mark.parametrize("alias", USED_BY_SPIRAL)
 def test_the_ids_of_spirals_users(alias: str) -> None:
     assert resolve(alias) == resolve(f"{alias}-train") == resolve(f"{alias}-raw") == USED_BY_SPIRAL[alias]
-
-
-def test_ids_fit_into_a_config_and_a_metric() -> None:
-    for game_id in (*known_games(), *_ALIASES):
-        assert "/" not in game_id and not any(map(str.isspace, game_id))
-    assert not {*known_games()} & {*_ALIASES}
-
-
-def test_an_unknown_game_names_the_known_ones_and_the_nearest() -> None:
-    with pytest.raises(
-        UnknownGame, match=r"unknown game 'TicTacTo'\. Did you mean 'TicTacToe'\? Known games: .*KuhnPoker"
-    ):
-        make("TicTacTo", 0)
 
 
 IMPORT = """

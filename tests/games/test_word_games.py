@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recipe.spiral.games import IllegalAction, make
+from recipe.spiral.games import IllegalAction
 from recipe.spiral.games.spelling_bee import SpellingBee, _words
 from recipe.spiral.games.word_chains import WordChains
 from recipe.spiral.games.words import word_counts
@@ -36,17 +36,6 @@ def test_a_chain_grows_by_a_letter_from_the_last_one() -> None:
             game.step(word)
     game.step("[earthy]")
     assert "cat turn nurse earthy" in game.observation(1)
-
-
-def test_the_form_of_an_answer_is_that_of_the_next_word() -> None:
-    assert "a word of 4 letters that begins with 't', in brackets ([t___]), or" in chain("cat").observation(0)
-
-
-def test_giving_up_loses_but_costs_no_more() -> None:
-    game = chain("cat")
-    assert game.parse("Give up!") == "[give up]"
-    game.step("[give up]")
-    assert game.rewards() == (-1.0, 1.0)
 
 
 def test_who_leaves_the_other_without_a_word_wins() -> None:
@@ -84,20 +73,3 @@ def test_every_board_has_a_word_of_all_its_letters_and_a_choice() -> None:
         assert len({*game.letters}) == 7
         assert any({*word} == {*game.letters} for word in game.left)
         assert len(game.left) >= 10
-
-
-def test_thirty_words_are_a_draw() -> None:
-    game = bee("aeinrst")
-    while not game.is_terminal:
-        game.step(f"[{game.left[0]}]")
-    assert len(game.words) == game.max_turns == 30 and game.rewards() == (0.0, 0.0)
-
-
-@pytest.mark.parametrize("text", ["[Tree]", "tree", "TREE.", '"tree"', "**tree**"])
-def test_ways_to_write_a_word(text: str) -> None:
-    assert make("WordChains", 0).parse(text) == "[tree]"
-
-
-@pytest.mark.parametrize("text", ["two words", "don't", "naïve", "tree1", "", "[tree] [leaf]"])
-def test_what_is_no_word(text: str) -> None:
-    assert make("WordChains", 0).parse(text) is None

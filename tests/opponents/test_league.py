@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.opponents.fixed_opponents import find_opponent, parse_opponents
+from recipe.spiral.opponents.fixed_opponents import parse_opponents
 from recipe.spiral.opponents.league import League, MemberGone
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seats import BASE, Opponent, Seat
@@ -137,15 +137,6 @@ def test_a_checkpoint_brings_back_exactly_what_was(tmp_path: Path) -> None:
     assert second.state_dict() == first.state_dict()
 
 
-def test_a_fresh_start_forgets_the_pool_of_a_run_that_was_given_up(tmp_path: Path) -> None:
-    made = league(tmp_path)
-    made.restore({}, None, [], "model")
-    made.join(0, snapshot)
-    again = league(tmp_path)
-    again.restore({}, None, [], "model")
-    assert (again.folder.names, again.pool.members) == ([], {})
-
-
 def test_a_member_whose_files_are_gone_is_named(tmp_path: Path) -> None:
     made = league(tmp_path, "fsp.members_per_step=4")
     made.restore({}, None, [], "model")
@@ -170,16 +161,6 @@ def test_initial_members_never_leave_and_are_as_old_as_their_start(tmp_path: Pat
     assert [(first.name, first.step), (second.name, second.step)] == [(BASE, 40), ("given-model-2", 40)]
     assert len(made.pool.members) == 4
     assert (made.folder.path("given-model-2") / "config.json").samefile(base / "config.json")
-
-
-def test_with_adapters_the_base_needs_no_files(tmp_path: Path) -> None:
-    made = league(tmp_path, "actor_rollout_ref.model.lora_rank=8")
-    made.engine = None
-    made.restore({}, None, [BASE], "model")
-    made.begin_step(1)
-    assert (list(made.pool.members), made.folder.names) == ([BASE], [])
-    assert {seat.opponent.name for seat in made.seat(games(1))} == {"self", BASE}
-    made.save_into(tmp_path / "checkpoint")
 
 
 def test_fixed_opponents_have_their_shares_in_the_games_that_they_play(tmp_path: Path) -> None:
@@ -212,27 +193,6 @@ def test_a_frozen_model_is_always_loaded(tmp_path: Path) -> None:
     assert {seat for _, seat in seated if seat.opponent == Opponent()} == {Seat()}, "no slot of the model's"
 
 
-def test_metrics_do_not_grow_with_every_past_member(tmp_path: Path) -> None:
-    made = league(tmp_path, "fsp.members_per_step=2")
-    made.restore({}, None, [], "model")
-    made.join(0, snapshot)
-    names = set()
-    for step in range(1, 7):
-        play(made, step)
-        names |= made.metrics(step).keys()
-    assert names == {"fsp/size", *(f"fsp/member/{number}/{what}" for number in (0, 1) for what in ("age", "win"))}
-
-
-def test_without_opponents_everybody_plays_himself(tmp_path: Path) -> None:
-    made = league(tmp_path, "fsp.enabled=false")
-    made.engine = None
-    made.restore({}, None, [], "model")
-    made.begin_step(1)
-    assert made.seat(games(1)) == [Seat()] * 16
-    assert not made.due(5)
-    assert not (tmp_path / "pool").exists() and made.metrics(1) == {}
-
-
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
@@ -248,20 +208,6 @@ def test_without_opponents_everybody_plays_himself(tmp_path: Path) -> None:
 def test_opponents_that_cannot_be(entries: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_opponents(entries)
-
-
-def test_an_opponent_that_no_entry_names_has_the_settings_of_its_kind() -> None:
-    assert find_opponent("random", []).kind == "random"
-    assert find_opponent("clever", [{"kind": "perfect", "name": "clever"}]).kind == "perfect"
-
-
-@pytest.mark.parametrize(
-    "seat",
-    [Seat(), Seat(Opponent("pool", "step_000005"), (1,), True, 2), Seat(Opponent("random", "random"), (0,))],
-)
-def test_a_seat_travels_in_a_row(seat: Seat) -> None:
-    assert Seat.from_row(seat.columns()) == seat
-    assert seat.columns()["__rollout_n__"] == len(seat.trainable)
 
 
 # -- the asynchronous modes --------------------------------------------------------------------------------------------

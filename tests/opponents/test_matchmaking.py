@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from recipe.spiral.opponents.matchmaking import draw_seat
-from recipe.spiral.players.seats import PAST_SELF, Opponent, Seat
+from recipe.spiral.players.seats import PAST_SELF, Opponent
 from recipe.spiral.players.seeds import GameKey
 
 SHARES = {PAST_SELF: 0.5, "random": 0.1}
@@ -33,12 +33,6 @@ def test_a_seat_depends_on_nothing_but_the_key() -> None:
     seats = {key: draw_seat(key, SHARES, MEMBERS) for key in some}
     assert seats == {key: draw_seat(key, SHARES, MEMBERS) for key in reversed(some)}
     assert list(seats.values()) != [draw_seat(key, SHARES, MEMBERS) for key in keys(100, step=2)]
-
-
-def test_without_members_or_shares_all_is_self_play() -> None:
-    assert {draw_seat(key, {PAST_SELF: 1.0}, []) for key in keys(50)} == {Seat()}
-    assert {draw_seat(key, {}, MEMBERS) for key in keys(50)} == {Seat()}
-    assert {draw_seat(key, {PAST_SELF: 1.0}, MEMBERS).opponent.kind for key in keys(50)} == {PAST_SELF}
 
 
 def test_a_group_has_one_opponent_and_one_role() -> None:

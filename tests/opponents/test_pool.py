@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.opponents.pool import Pool, given_name, snapshot_name, snapshot_step
+from recipe.spiral.opponents.pool import Pool, snapshot_name
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 
@@ -33,19 +33,6 @@ def game(index: int, member: str, reward: float) -> GameRecord:
 def test_snapshots_are_due_from_start_from_on(start_from: int, interval: int | None, due: list[int]) -> None:
     pool = Pool(start_from=start_from, update_interval=interval)
     assert [step for step in range(12) if pool.due(step)] == due
-
-
-def test_what_has_been_added_is_not_due_again() -> None:
-    pool = filled(6, size=2, update_interval=1)
-    assert [step for step in range(8) if pool.due(step)] == [6, 7]
-
-
-def test_names() -> None:
-    assert snapshot_name(40) == "step_000040" and snapshot_step("step_000040") == 40 and snapshot_step("base") is None
-    taken: list[str] = []
-    for folder in ("my model", "my#model", "step_000001", ".."):
-        taken.append(given_name(folder, taken))
-    assert taken == ["given-my_model", "given-my_model-2", "given-step_000001", "given-.."]
 
 
 def test_the_oldest_leaves_and_permanent_members_never_do() -> None:
@@ -88,14 +75,6 @@ def test_win_rates() -> None:
     pool.record([game(index, first.name, -1.0) for index in range(1000)])
     assert 0 < first.win_rate < 0.01, "it forgets, and is never 0"
     pool.record([game(1, "step_000099", 1.0)])  # has left since
-
-
-def test_order_is_the_keys() -> None:
-    games = [game(index, "step_000000", (-1.0) ** index) for index in range(9)]
-    one, other = filled(1), filled(1)
-    one.record(games)
-    other.record(reversed(games))
-    assert one.state_dict() == other.state_dict()
 
 
 def test_a_state_goes_through_json() -> None:

@@ -18,13 +18,6 @@ from recipe.spiral.storage.checkpoints import POOL
 from tests.opponents.folders import Killed, adapter, no_links, value_of, write
 
 
-def test_a_member_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool, flushed = PoolFolder(tmp_path), list[list[str]]()
-    monkeypatch.setattr(pool_folder, "flush", lambda folder: flushed.append(pool.names))
-    write(pool, "a")
-    assert (flushed, pool.names) == ([[]], ["a"])
-
-
 @pytest.mark.parametrize("error", [RuntimeError("the worker died"), Killed()])
 def test_a_write_that_fails_changes_nothing(tmp_path: Path, error: BaseException) -> None:
     pool = PoolFolder(tmp_path)
@@ -108,23 +101,3 @@ def test_a_resumed_pool_is_that_of_its_checkpoint(tmp_path: Path, monkeypatch: p
     assert sorted(path.name for path in pool.folder.iterdir()) == ["m2", "m3", "m4"]
     ours, theirs = pool.path("m4"), second / POOL / "m4"
     assert (ours / "adapter_model.safetensors").samefile(theirs / "adapter_model.safetensors") is links
-
-
-def test_a_kill_in_a_restore_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool, checkpoint, flushed = PoolFolder(tmp_path / "pool"), tmp_path / "global_step_1", list[Path]()
-    for i, name in enumerate("abc"):
-        write(pool, name, i)
-    pool.save_into(checkpoint, list("abc"))
-
-    def killed(folder: Path) -> None:
-        flushed.append(folder)
-        if len(flushed) == 2:
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pool_folder, "flush", killed)
-        with pytest.raises(Killed):
-            pool.restore_from(checkpoint)
-    assert pool.names == ["a"]
-    pool.restore_from(checkpoint)
-    assert [value_of(pool.path(name)) for name in pool.names] == [0, 1, 2]

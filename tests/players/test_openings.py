@@ -35,12 +35,6 @@ def test_a_game_goes_on_after_its_opening(game_id: str) -> None:
         assert not game.is_terminal
 
 
-def test_a_replay_of_a_game_has_another_opening() -> None:
-    """And a game without a random opening has none, whatever its key."""
-    assert len({tuple(random_opening(key, make("TicTacToe", 0), 4)) for key in (KEYS[1], KEYS[1].next_retry())}) == 2
-    assert not any(random_opening(key, make("TicTacToe", 0), 0) for key in KEYS)
-
-
 def test_games_of_one_start_have_the_same_opening() -> None:
     group = [GameKey("train", 5, 1, index, group=8) for index in range(8, 16)]
     openings = {tuple(random_opening(key, make("TicTacToe", key.game_seed()), 4)) for key in group}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.player import PromptTooLong
 from recipe.spiral.players.policy import Generation, PolicyPlayer
-from recipe.spiral.players.prompts import History
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import Tokens
 from recipe.spiral.players.seeds import GameKey
@@ -49,29 +47,6 @@ def self_play(engine: Engine, key: GameKey = KEY) -> Any:
     return asyncio.run(play(key, "TicTacToe", make("TicTacToe", key.seed("game")), [player, player], (0, 1), Rules()))
 
 
-def test_the_engine_is_given_the_prompt_and_the_sampling() -> None:
-    engine = Engine()
-    record = self_play(engine)
-    assert len(engine.calls) == len(record.turns)
-    for (prompt_ids, sampling), turn in zip(engine.calls, record.turns, strict=True):
-        assert prompt_ids == [ord(c) for c in turn.observation]
-        assert {"temperature": 0.7, "top_p": 0.9, "seed": sampling["seed"]} == sampling
-
-
-def test_the_prompt_is_made_of_the_observation_and_the_players_own_turns() -> None:
-    made: list[tuple[str, History]] = []
-
-    def encode(observation: str, history: History) -> list[int]:
-        made.append((observation, history))
-        return [0]
-
-    player = replace(policy(Engine()), encode=encode)
-    record = asyncio.run(play(KEY, "TicTacToe", make("TicTacToe", 0), [player, RandomPlayer()], (0,), Rules()))
-    own = [(turn.observation, turn.action) for turn in record.turns_of(0)]
-    assert len(own) > 1
-    assert made == [(observation, tuple(own[:number])) for number, (observation, _) in enumerate(own)]
-
-
 def test_every_turn_of_every_player_samples_with_its_own_seed() -> None:
     engine = Engine()
     for index in range(20):
@@ -95,11 +70,6 @@ def test_a_turn_keeps_what_was_read_and_written() -> None:
     assert record.players == ("policy", "policy")
 
 
-def test_a_truncated_generation_is_a_truncated_turn() -> None:
-    record = self_play(Engine(truncated=True))
-    assert (record.turns[0].verdict, record.turns[0].truncated, len(record.turns)) == ("truncated", True, 1)
-
-
 def test_a_prompt_that_just_fits_is_asked_and_a_longer_one_is_refused() -> None:
     game = make("TicTacToe", 0)
     length = len(game.observation(0))
@@ -113,32 +83,3 @@ def test_a_prompt_that_just_fits_is_asked_and_a_longer_one_is_refused() -> None:
             play(KEY, "TicTacToe", make("TicTacToe", 0), [policy(engine, length - 1), RandomPlayer()], (0,), Rules())
         )
     assert len(engine.calls) == 1, "the engine was asked with a prompt that is too long"
-
-
-@pytest.mark.parametrize("style", ["state", "dialogue"])
-def test_a_prompt_that_grows_too_long_ends_the_game_with_its_length(style: str) -> None:
-    """One token a byte, as where a tokenizer does not know a script."""
-
-    def encode(observation: str, history: History) -> list[int]:
-        shown = history if style == "dialogue" else ()
-        return list("".join([*(seen for seen, _ in shown), observation]).encode())
-
-    async def says(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
-        text = f"\\boxed{{{'ไทย' * 100}}}"
-        return Generation(Tokens(prompt_ids, [ord(c) for c in text], [-0.1] * len(text), (4, 5)), False)
-
-    player = replace(policy(Engine(), 2048), generate=says, encode=encode)
-    record = asyncio.run(play(KEY, "DontSayIt", make("DontSayIt", 0), [player, player], (0, 1), Rules()))
-    assert (record.termination, record.rewards) == ("prompt_too_long", (-1.0, -1.0))
-    assert "is longer than data.max_prompt_length=2048" in str(record.reason)
-    assert 1 < len(record.turns) < (12 if style == "state" else 6)
-
-
-def test_the_random_player_is_legal_and_repeats_itself() -> None:
-    def game() -> Any:
-        players = [RandomPlayer(), RandomPlayer()]
-        return asyncio.run(play(KEY, "TicTacToe", make("TicTacToe", 0), players, (0, 1), Rules()))
-
-    assert {turn.verdict for turn in game().turns} == {"legal"}
-    assert game().to_json() == game().to_json()
-    assert [turn.tokens for turn in game().turns] == [None] * len(game().turns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -98,13 +97,6 @@ def test_results_are_those_of_raw_rewards(
     assert (game.result(0), game.result(1)) == results
 
 
-def test_a_step_is_written_in_the_order_of_keys(tmp_path: Path) -> None:
-    games = [record(index) for index in range(20)]
-    shuffled = random.Random(0).sample(games, len(games))
-    file = RecordFolder(tmp_path / "games").write("train", 3, shuffled)
-    assert [json.loads(line)["key"]["index"] for line in unpacked(file).splitlines()] == list(range(20))
-
-
 def test_a_line_shows_whether_it_is_as_it_was_written(tmp_path: Path) -> None:
     written = record(0, turns=[turn(0, 0, response='{"digest":"0123456789abcdef"} \u2028 \\boxed{[4]}')])
     (line,) = unpacked(RecordFolder(tmp_path).write("train", 1, [written])).split(b"\n")[:-1]
@@ -113,14 +105,6 @@ def test_a_line_shows_whether_it_is_as_it_was_written(tmp_path: Path) -> None:
     assert parse(line.replace(b"4]", b"5]"))[1] is False
     assert parse(written.to_json().encode()) == (written, False), "its digest is gone"
     assert GameRecord.from_dict(json.loads(line.decode())) == written
-
-
-def test_retries_stand_behind_the_game_that_they_replace(tmp_path: Path) -> None:
-    first = GameRecord(GameKey("train", 7, 1, 4, 0), "Nim", ("a", "b"), (0, 1), discarded="void")
-    second = GameRecord(GameKey("train", 7, 1, 4, 1), "Nim", ("a", "b"), (0, 1))
-    folder = RecordFolder(tmp_path)
-    folder.write("train", 1, [second, record(5), first])
-    assert [(game.key.index, game.key.retry) for game in folder.read("train")] == [(4, 0), (4, 1), (5, 0)]
 
 
 def test_a_file_is_whole_or_what_it_was(tmp_path: Path) -> None:
@@ -151,11 +135,3 @@ def test_cutting_back_removes_later_steps_of_both_splits_only(tmp_path: Path) ->
     assert folder.steps("human") == [11]
     assert (tmp_path / "notes.txt").exists()
     assert folder.cut_back(10) == []
-
-
-def test_steps_are_read_in_their_order(tmp_path: Path) -> None:
-    folder = RecordFolder(tmp_path)
-    for step in (10, 2, 1_000_000, 9):
-        folder.write("train", step, [record(step)])
-    assert [game.key.index for game in folder.read("train")] == [2, 9, 10, 1_000_000]
-    assert [game.key.index for game in folder.read_step("train", 9)] == [9]

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.processes.arguments import Arguments, new_file, own_game, within
-
-ROOT = Path(__file__).resolve().parents[2]
+from recipe.spiral.processes.arguments import Arguments, new_file, within
 
 
 def refused(parser: Arguments, arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -38,12 +36,6 @@ def test_a_mistake_is_one_line(parser: Arguments, capsys: pytest.CaptureFixture[
     )
 
 
-def test_an_option_without_the_one_that_it_is_for(parser: Arguments, capsys: pytest.CaptureFixture[str]) -> None:
-    assert refused(parser, ["--port", "8000"], capsys).startswith("spiral: --port: is only for --serve;")
-    parser.refuse_idle(parser.parse_args([]), port="serve")
-    parser.refuse_idle(parser.parse_args(["--serve", "--port", "8000"]), port="serve")
-
-
 def test_numbers_have_ranges() -> None:
     assert [within(int, 1, 3)(text) for text in "123"] == [1, 2, 3]
     assert within(float, 0.5)("1e9") == 1e9
@@ -63,13 +55,6 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
             new_file(f"{tmp_path}/{place}")
 
 
-def test_a_game_of_ones_own_is_there_and_is_a_game() -> None:
-    assert own_game("recipe.spiral.games.nim:Nim") == "recipe.spiral.games.nim:Nim"
-    for place, why in (("no_module:Nim", "No module"), ("json:Nim", "'json' has no"), ("Nimm", "unknown")):
-        with pytest.raises(ArgumentTypeError, match=why):
-            own_game(place)
-
-
 def test_a_signal_is_one_line() -> None:
     program = """
 import os, signal
@@ -79,9 +64,3 @@ run_program(lambda: os.kill(os.getpid(), signal.SIGTERM), "; nothing was written
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (130, "spiral: interrupted by SIGTERM; nothing was written\n")
-
-
-def test_another_error_is_not_taken_for_a_signal() -> None:
-    program = "from recipe.spiral.processes.arguments import run_program; run_program(lambda: 1 // 0)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "ZeroDivisionError" in done.stderr

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import time
 from pathlib import Path
 
 import pytest
 
-from recipe.spiral.processes import follow, run_log
+from recipe.spiral.processes import run_log
 from recipe.spiral.processes.follow import Follow
-from recipe.spiral.processes.run_log import LOG, NOW, RUN_DIR, duration, say_now
+from recipe.spiral.processes.run_log import LOG, NOW, RUN_DIR, say_now
 
 
 class Terminal(io.StringIO):
@@ -43,19 +42,6 @@ def test_a_terminal_has_one_line_of_what_goes_on(tmp_path: Path, monkeypatch: py
     assert len(shown[3].removesuffix("\x1b[K")) == 39
 
 
-def test_a_file_has_a_line_a_minute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    following = Follow(tmp_path)
-    following._print_now("vLLM starts\n")
-    assert capsys.readouterr().out == ""
-    later = time.monotonic() + follow.QUIET + 1
-    monkeypatch.setattr(time, "monotonic", lambda: later)
-    for _ in range(3):
-        following._print_now("vLLM starts\n")
-    assert capsys.readouterr().out == "vLLM starts, 1m01s\n"
-
-
 def test_processes_of_a_run_say_what_they_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_log, "_said", "")
     monkeypatch.delenv(RUN_DIR, raising=False)
@@ -66,8 +52,3 @@ def test_processes_of_a_run_say_what_they_do(tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / NOW).read_text() == "play\n1 of 2 games"
     say_now("update", "1 of 4")
     assert (tmp_path / NOW).read_text() == "update\n1 of 4"
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0s"), (59.6, "1m00s"), (3599, "59m59s"), (3600, "1h00m")])
-def test_durations_are_for_people(seconds: float, text: str) -> None:
-    assert duration(seconds) == text

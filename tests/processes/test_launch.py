@@ -21,8 +21,6 @@ from recipe.spiral.processes.launch import (
     is_in_use,
     name_user,
     only_one,
-    put_on_path,
-    set_environment,
     tracker_environment,
 )
 from recipe.spiral.storage.disk import WITHOUT_LOCKS, InUse
@@ -73,18 +71,6 @@ def test_no_child_outlives_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(launch, "psutil", known)
     assert not started[0].is_running()
     end_processes(started)  # there is none any more
-
-
-def test_the_users_own_environment_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SPIRAL_TEST_SET", "mine")
-    monkeypatch.setenv("SPIRAL_TEST_UNSET", "x")
-    monkeypatch.delenv("SPIRAL_TEST_UNSET")
-    set_environment({"SPIRAL_TEST_SET": "ours", "SPIRAL_TEST_UNSET": 4})
-    assert (os.environ["SPIRAL_TEST_SET"], os.environ["SPIRAL_TEST_UNSET"]) == ("mine", "4")
-    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    put_on_path(tmp_path)
-    put_on_path(tmp_path)
-    assert os.environ["PYTHONPATH"] == f"{tmp_path}{os.pathsep}/elsewhere"
 
 
 def test_trackers_write_into_the_folder_and_take_all_its_starts_for_one_run(

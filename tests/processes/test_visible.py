@@ -1,8 +1,6 @@
 """What strangers wrote can do nothing to a terminal, and cannot fill it."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from recipe.spiral.processes.terminal import visible
 
@@ -28,19 +26,3 @@ from recipe.spiral.processes.terminal import visible
 )
 def test_what_a_terminal_would_obey_is_written_out(text: str, shown: str) -> None:
     assert visible(text) == shown
-
-
-@given(st.text())
-def test_nothing_that_is_shown_is_a_control_character(text: str) -> None:
-    assert all(character.isprintable() or character == "\n" for character in visible(text))
-
-
-def test_a_line_of_a_megabyte_is_cut_and_its_length_is_said() -> None:
-    shown = visible("x" * 1_000_000, longest=100)
-    assert shown == "x" * 100 + " ... (999900 more characters)"
-
-
-def test_many_lines_are_cut() -> None:
-    shown = visible("\n" * 5000, most_lines=10)
-    assert shown.count("\n") == 9
-    assert "more characters" in shown

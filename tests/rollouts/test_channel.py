@@ -42,14 +42,6 @@ def test_games_arrive_as_they_were_in_the_order_of_their_keys(queue: FakeQueue) 
     assert not queue.partitions["games"], "they are taken off"
 
 
-def test_a_number_that_is_none_in_json_arrives(queue: FakeQueue) -> None:
-    """A model that has collapsed may give NaN as a log-probability, and the game is accounted for all the same."""
-    collapsed = record(0, turns=[turn(0, 0, tokens=Tokens([1], [2], [math.nan], (0, 0)))])
-    asyncio.run(channel.put(collapsed.key, Report([collapsed])))
-    tokens = channel.take([collapsed.key]).records[0].turns[0].tokens
-    assert tokens is not None and tokens.log_probs is not None and math.isnan(tokens.log_probs[0])
-
-
 def test_an_error_and_a_missing_report_are_named(queue: FakeQueue) -> None:
     first, second = (GameKey("train", 0, 1, index) for index in range(2))
     asyncio.run(channel.put(first, Report()))

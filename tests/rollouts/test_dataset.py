@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from recipe.spiral.players.seats import Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts.dataset import GameDataset
 from recipe.spiral.rollouts.schedule import GameShare, parse_games, training_row, validation_rows
@@ -51,28 +50,6 @@ def test_a_row_knows_its_place_in_the_run(index: int, games_per_step: int) -> No
     assert (key.split, key.run_seed, key.retry) == ("train", 5, 0)
 
 
-def test_a_batch_of_turns_leaves_the_step_to_the_launch() -> None:
-    """The same games in the same order all the same."""
-    turns = dataset(batch_unit="turns")
-    keys = [GameKey(**turns[index]["key"]) for index in range(50)]
-    assert [(key.step, key.index) for key in keys] == [(0, index) for index in range(50)]
-    assert [turns[index]["data_source"] for index in range(50)] == [
-        dataset()[index]["data_source"] for index in range(50)
-    ]
-
-
-def test_self_play_has_two_trainable_players_and_two_sessions() -> None:
-    row = dataset()[0]
-    assert (Seat.from_row(row), row["__rollout_n__"]) == (Seat(), 2)
-    assert row["agent_name"] == "spiral_game"
-    assert row["raw_prompt"] == ""
-
-
-def test_where_nobody_can_validate_there_is_a_row_for_verls_loader() -> None:
-    validation = {"games": ["Snake"], "games_per_role": 3, "opponents": ["perfect"]}
-    assert len(dataset("val", validation=validation)) == 1
-
-
 def test_weights_are_shares_of_the_games() -> None:
     """Three to one: of 4000 games 3000, give or take five standard deviations (27)."""
     drawn = Counter(training_row(SHARES, 5, 8, index)["data_source"] for index in range(4000))
@@ -94,17 +71,6 @@ def test_games_of_a_group_start_from_the_same_state() -> None:
     assert len({key.game_seed() for key in firsts}) == 6
     alone = GameKey(**training_row(SHARES, 5, 8, 5)["key"])
     assert alone.group is None and alone.game_seed() == alone.seed("game")
-
-
-def test_a_game_may_have_a_template_of_its_own() -> None:
-    shares = parse_games([{"id": "TicTacToe", "template": "qwen3"}, "KuhnPoker"])
-    rows = [training_row(shares, 5, 8, index) for index in range(20)]
-    assert {(row["data_source"], row["prompt"]["template"]) for row in rows} == {
-        ("TicTacToe", "qwen3"),
-        ("KuhnPoker", ""),
-    }
-    with pytest.raises(ValueError, match="unknown; known templates"):
-        parse_games([{"id": "TicTacToe", "template": "qwen"}])
 
 
 def test_a_game_may_have_a_style_of_its_own_and_it_draws_no_other_games() -> None:
@@ -133,27 +99,6 @@ def test_validation_plays_every_game_in_both_roles() -> None:
     keys = [GameKey(**row["key"]) for row in rows]
     assert len(set(keys)) == len(rows)
     assert {key.split for key in keys} == {"val"}
-
-
-def test_the_validation_set_is_the_training_games_unless_told_otherwise() -> None:
-    assert {row["data_source"] for row in map(dataset("val").__getitem__, range(12))} == {"TicTacToe", "KuhnPoker"}
-    other = dataset("val", validation={"games": ["Nim"], "games_per_role": 2, "opponents": ["random"]})
-    assert len(other) == 4
-    assert {other[i]["data_source"] for i in range(4)} == {"Nim"}
-
-
-def test_rows_do_not_share_their_parts() -> None:
-    """Whoever changes a row changes no other."""
-    games = dataset("val")
-    games[0]["uid"] = "x"
-    assert "uid" not in games[0]
-
-
-def test_other_names_of_a_game_are_ours_in_the_end() -> None:
-    assert parse_games(["TicTacToe-v0", {"id": "KuhnPoker-v1", "weight": 2}]) == [
-        GameShare("TicTacToe", 1.0),
-        GameShare("KuhnPoker-5", 2.0),
-    ]
 
 
 @pytest.mark.parametrize(

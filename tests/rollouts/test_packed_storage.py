@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import msgpack
 from tensordict import NonTensorStack, TensorDict
 from transfer_queue.storage.managers.base import StorageManagerFactory
 from transfer_queue.storage.managers.simple_storage_manager import AsyncSimpleStorageManager
@@ -111,22 +110,6 @@ def test_what_is_no_tensor_stays_as_it_is_while_tensors_are_padded() -> None:
     assert padded.get("names") is rows.get("names")
     for changed in (padded.to("meta"), padded[1:], padded.clone(), torch.cat([padded, padded])):
         assert changed["names"][-2:] == ["a", None] and changed.get("names").device == changed.device
-
-
-def test_what_is_read_may_be_written_to() -> None:
-    field = torch.nested.as_nested_tensor([torch.arange(3), torch.arange(5)], layout=torch.jagged)
-    read = travels(PackedStorageManager, field, [0, 1], [0, 1])
-    read.values().add_(1)
-    assert read.values().tolist() == [1, 2, 3, 1, 2, 3, 4, 5]
-
-
-def test_a_step_is_one_frame_a_message() -> None:
-    """The reason for all this: not a frame for each row."""
-    field = torch.nested.as_nested_tensor([torch.arange(90)] * 100, layout=torch.jagged)
-    rows = list(range(100))
-    assert len(encode({"data": {"prompts": PackedStorageManager._select_by_positions(field, rows)}})) == 1
-    assert len(encode({"data": {"prompts": AsyncSimpleStorageManager._select_by_positions(field, rows)}})) == 101
-    msgpack.decode(encode(PackedStorageManager._select_by_positions(field, rows))[0])  # which needs no hook
 
 
 def test_transfer_queue_calls_what_is_overridden() -> None:

@@ -54,26 +54,6 @@ def test_entries_of_one_moment_are_one_call(queue: Queue) -> None:
     assert list(kept["n"]) == list(range(5))
 
 
-def test_partitions_and_entries_without_fields_have_calls_of_their_own(queue: Queue) -> None:
-    entries = [
-        row(0),
-        Entry("games", "g", {"status": "reported"}, {"entry": "{}"}),
-        Entry("train", "u", {"status": "r"}),
-    ]
-    asyncio.run(put_each([*entries, row(1)]))
-    assert sorted(map(tuple, queue.calls)) == [("g",), ("row0", "row1"), ("u",)]
-
-
-def test_a_tag_may_change_and_the_fields_stay(queue: Queue) -> None:
-    async def run() -> None:
-        await channel.send([row(0)])
-        await channel.send([Entry("train", "row0", {"status": "finished"})])
-
-    asyncio.run(run())
-    assert queue.kv_list("train")["train"]["row0"] == {"status": "finished"}
-    assert list(queue.kv_batch_get(["row0"], "train")["n"]) == [0]
-
-
 def test_it_returns_when_the_queue_has_it(queue: Queue) -> None:
     async def run() -> None:
         first = asyncio.create_task(channel.send([row(0)]))

@@ -50,20 +50,9 @@ def test_an_opponent_that_cannot_validate_is_named(names: Any, opponents: Any) -
         games_of(names, opponents)
 
 
-def test_without_validation_nobody_has_to_be_able() -> None:
-    assert matches(["perfect"], [], GAMES[1:], required=False) == matches([], [], GAMES, required=False) == []
-    with pytest.raises(ValueError):
-        matches(["gpt"], [], GAMES, required=False)
-
-
 def test_every_opponent_plays_its_games_in_both_roles() -> None:
     rows = validation_rows(matches(["random", "perfect"], [], GAMES), 5, 2)
     seats = [(row["seat"]["opponent"], row["data_source"], Seat.from_row(row).trainable) for row in rows]
     wanted = [("random", game) for game in ("Nim", "LiarsDice", "ConnectFour")] + [("perfect", "Nim")]
     assert seats == [(*one, (role,)) for one in wanted for role in (0, 1) for _ in range(2)]
     assert [GameKey(**row["key"]).index for row in rows] == list(range(16))
-
-
-def test_one_opponent_more_changes_no_game_that_there_was() -> None:
-    one, two = (validation_rows(matches(names, [], GAMES), 5, 3) for names in (["random"], ["random", "perfect"]))
-    assert two[: len(one)] == one

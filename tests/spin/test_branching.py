@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from typing import Any
 
 import pytest
 
 from recipe.spiral import rollout
-from recipe.spiral.games import GameFailure, make
+from recipe.spiral.games import GameFailure
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel as game_channel
-from recipe.spiral.rollouts.schedule import GameShare, training_row
 from recipe.spiral.spin.branches import branch_keys
 from tests.test_rollout import Engine, keys, model, queue, said, self_play, sessions  # noqa: F401  (fixtures)
 
@@ -49,19 +47,6 @@ def test_branches_go_on_from_states_of_the_game(model: str, opening: int) -> Non
         assert [output.response_ids for output in outputs[player]] == said(turns)
         rewards = [one.rewards[player] for one in (game, *branches) for _ in one.turns_of(player)]
         assert [turn.reward_score for turn in outputs[player]] == rewards
-
-
-def test_a_branch_has_the_cards_of_its_state(model: str) -> None:
-    actions = ("check", "bet", "call", "fold")
-    for index in range(6):
-        row = {**training_row([GameShare("KuhnPoker")], 5, 1000, index), "uid": f"uid{index}"}
-        engine = Engine(lambda seed: f"\\boxed{{[{actions[seed % 4]}]}}")
-        asyncio.run(sessions(row, engine, model, {}, (1, 4)))
-        game, *branches = game_channel.take(keys(row)).records
-        dealt = [re.findall(r"card: (.)", make("KuhnPoker", game.key.game_seed()).observation(role)) for role in (0, 1)]
-        assert len(branches) == 4
-        for turn in [turn for one in (game, *branches) for turn in one.turns]:
-            assert re.findall(r"card: (.)", turn.observation) == dealt[turn.player]
 
 
 def test_a_branch_that_fails_is_void_and_the_game_stays(model: str, monkeypatch: pytest.MonkeyPatch) -> None:

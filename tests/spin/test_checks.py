@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from omegaconf import DictConfig
@@ -85,11 +84,3 @@ def test_what_does_not_go_with_pairs_is_refused(tmp_path: Path, override: str, s
 def test_what_does_not_go_with_questions_is_refused(folder: Path, override: str, setting: str) -> None:
     with pytest.raises(ConfigError, match=setting):
         check(questions(folder, override))
-
-
-def test_the_box_is_compared_with_one_right_answer(folder: Path) -> None:
-    for truth in (["7", "8"], {"target": ["7"]}):
-        row: Any = {"prompt": [{"role": "user", "content": "?"}], "reward_model": {"ground_truth": truth}}
-        (folder / "test.jsonl").write_text(json.dumps(row) + "\n")
-        with pytest.raises(ConfigError, match=r"questions\.grader=boxed: .*data\.val_files"):
-            check(questions(folder))

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.utils import tensordict_utils as tu
 
-from recipe.spiral.spin.dpo import PairLoss, compute_policy_loss_dpo, dpo_losses, log_ratios
+from recipe.spiral.spin.dpo import PairLoss, dpo_losses, log_ratios
 from recipe.spiral.spin.dpo_settings import DPO, DpoSettings
 from tests.workers.test_mini_batch_worker import (
     LIMIT,
@@ -74,13 +74,6 @@ def test_responses_are_added_up_or_averaged_and_what_is_masked_does_not_count() 
     assert log_ratios(log_probs, reference, mask, DpoSettings(log_prob="mean")).tolist() == [1.5, -2.0]
 
 
-def test_settings_are_the_configs() -> None:
-    algorithm = {"dpo_beta": 0.2, "dpo_label_smoothing": 0, "dpo_log_prob": None}
-    for kind, log_prob in (("sigmoid", "sum"), ("hinge", "sum"), ("ipo", "mean")):
-        config = OmegaConf.create({**algorithm, "dpo_loss_type": kind})
-        assert DpoSettings.from_config(config) == DpoSettings(0.2, kind, 0.0, log_prob)  # type: ignore[arg-type]
-
-
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
@@ -126,18 +119,6 @@ def test_two_rows_side_by_side_are_a_pair_in_either_order_and_padding_is_none() 
     # a part of a mini-batch of five pairs
     assert loss_of([1, -1, -1, 1, 0, 0], global_batch_size=10)[0] == pytest.approx(both / 5)
     assert loss_of([0, 0])[0] == 0.0
-
-
-@pytest.mark.parametrize("marks", [[1.0, -1.0, 1.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0, -1.0, 0.0]])
-def test_half_a_pair_is_an_error(marks: list[float]) -> None:
-    with pytest.raises(RuntimeError, match="are no pairs"):
-        loss_of(marks)
-
-
-def test_without_our_workers_it_says_what_is_missing() -> None:
-    ones = torch.ones(2, 1)
-    with pytest.raises(RuntimeError, match="loss=dpo needs SPIRAL's trainer"):
-        compute_policy_loss_dpo(ones, ones, ones, ones)
 
 
 #: Tokens of the longest response; the others have eight at most.

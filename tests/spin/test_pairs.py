@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
-import torch
-from verl.trainer.ppo.core_algos import get_adv_estimator_fn
-from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.rae import Baselines
 from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.spin.dpo_settings import DpoSettings
-from recipe.spiral.spin.pairs import UNPAIRED, PairObjective, Pairs, find_pairs
+from recipe.spiral.spin.pairs import PairObjective, Pairs, find_pairs
 from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.step import Step, account, deal
-from tests.fake_queue import FakeQueue
 from tests.made import record, turn
 from tests.made_rows import launches_of, rows_of
 
@@ -37,24 +32,11 @@ def test_the_best_response_is_chosen_and_the_worst_rejected() -> None:
     assert pairs.alone == {"TicTacToe": 3}, "player 1's prompts, each of which has one response"
 
 
-def test_a_response_has_the_mean_of_its_outcomes() -> None:
-    """Response 10 won once and lost twice, and 11 drew: the best single outcome is not the best response."""
-    games = [game(0, 10, 1.0), game(1, 10, -1.0), game(2, 10, -1.0), game(3, 11, 0.0)]
-    assert find_pairs(rows_of(games)).keys == [("u3_0_0", "u0_0_0")]
-
-
 def test_ties_are_counted_and_give_no_pair() -> None:
     same = find_pairs(rows_of([game(0, 10, 1.0, trainable=(0,)), game(1, 11, 1.0, trainable=(0,))]))
     alike = find_pairs(rows_of([game(0, 10, 1.0, trainable=(0,)), game(1, 10, -1.0, trainable=(0,))]))
     for pairs in (same, alike):
         assert (pairs.keys, pairs.ties, pairs.alone) == ([], {"TicTacToe": 1}, {})
-
-
-def test_scores_that_are_equal_tie_however_often_they_were_given() -> None:
-    """The mean of three times 0.1 is 0.10000000000000002 in floating point."""
-    games = [game(i, 10, 0.1, trainable=(0,)) for i in range(3)] + [game(3, 11, 0.1, trainable=(0,))]
-    pairs = find_pairs(rows_of(games))
-    assert (pairs.keys, pairs.ties) == ([], {"TicTacToe": 1})
 
 
 @pytest.mark.parametrize(
@@ -79,13 +61,6 @@ def test_turns_that_filters_left_out_are_in_no_pair() -> None:
 def accounted(*games: GameRecord) -> Step:
     played, objective = Played([*games], []), PairObjective(DpoSettings())
     return account(1, played, launches_of(games), rows_of(games).keys, Baselines(), Filters(), objective=objective)
-
-
-def test_other_rows_are_not_trained() -> None:
-    games = [game(0, 10, 1.0), game(1, 11, -1.0), game(2, 12, 0.0)]
-    step = accounted(*games)
-    assert step.keys == ["u0_0_0", "u1_0_0"] and step.trains
-    assert [turn.left_out for one in games for turn in one.turns] == [None, UNPAIRED, None, *[UNPAIRED] * 3]
 
 
 def test_without_a_pair_one_row_stays_and_nothing_is_trained() -> None:
@@ -135,38 +110,3 @@ def test_branches_are_counted_and_are_in_no_share_of_results() -> None:
     for into, games in ((metrics, [alone, *branches]), (whole, [alone])):
         into |= Pairs(records=games).metrics("train")
     assert metrics == whole | {"games/branches": 3.0} and whole["games/TicTacToe/p0/win"] == 1.0
-
-
-def test_marks_are_no_advantages_of_padding() -> None:
-    pairs = Pairs([("a", "b")], ["Nim"])
-    pairs.mark(["b", "pad", "a"])
-    asked = {"token_level_rewards": torch.full((3, 2), 9.0), "config": None}
-    marks, returns = get_adv_estimator_fn("dpo")(response_mask=torch.tensor([[1, 1], [0, 0], [1, 0]]), **asked)
-    assert marks.tolist() == returns.tolist() == [[-1.0, -1.0], [0.0, 0.0], [1.0, 0.0]]
-
-
-def test_metrics_are_of_each_game_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = FakeQueue.install(monkeypatch)
-    ratios = {"a": 2.0, "b": 1.0, "c": -1.0, "d": 3.0, "e": 0.5, "f": 0.0}
-    fields = [
-        {"old_log_probs": torch.tensor([value, 0.0]), "ref_log_prob": torch.zeros(2), "response_mask": torch.ones(2)}
-        for value in ratios.values()
-    ]
-    queue.kv_batch_put(keys=[*ratios], partition_id="train", fields=list_of_dict_to_tensordict(fields))
-    keys, games = [("a", "b"), ("c", "d"), ("e", "f")], ["Nim", "KuhnPoker", "Nim"]
-    metrics = Pairs(keys, games, settings=DpoSettings(beta=0.1)).metrics("train")
-    assert {name: value for name, value in metrics.items() if "/Nim/" in name} == pytest.approx(
-        {
-            "pairs/Nim/count": 2,
-            "pairs/Nim/ties": 0,
-            "pairs/Nim/alone": 0,
-            "pairs/Nim/accuracy": 1.0,
-            "pairs/Nim/margin": 0.075,
-            "pairs/Nim/chosen_reward": 0.125,
-            "pairs/Nim/rejected_reward": 0.05,
-        }
-    )
-    assert metrics["pairs/KuhnPoker/accuracy"] == 0.0 and math.isclose(
-        metrics["pairs/KuhnPoker/margin"], -0.4, abs_tol=1e-6
-    )
-    assert metrics["pairs/count"] == 3.0

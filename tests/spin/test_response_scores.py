@@ -55,15 +55,6 @@ def test_an_answer_that_uses_up_its_time_is_wrong(monkeypatch: pytest.MonkeyPatc
     assert BoxScorer(5.0).score(question("7"), "\\boxed{x}") == score
 
 
-def test_a_function_gets_what_verl_gives_and_returns_a_number_or_a_dict(path: None) -> None:
-    made = FunctionScorer("grading_functions:length", 5.0)
-    try:
-        assert made.score(question("5"), "12345") == Score(1.0)
-        assert made.score(question("5"), "\\boxed{1}") == Score(0.25, answer="1")
-    finally:
-        made.close()
-
-
 def test_verls_own_function_grades_gsm8k() -> None:
     made = FunctionScorer("verl.utils.reward_score:default_compute_score", 20.0)
     asked = TrainingQuestion("gsm8k", "0", [{"role": "user", "content": "?"}], "72", "openai/gsm8k", "72", {})
@@ -112,17 +103,3 @@ def programs() -> list[psutil.Process]:
     """Those that a function has started, and that do not end now."""
     started = [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "1234"]]
     return psutil.wait_procs(started, 2)[1]
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        ("nobodys:function", "ModuleNotFoundError: No module named 'nobodys'"),
-        ("grading_functions:missing", "AttributeError: .*no attribute 'missing'"),
-    ],
-)
-def test_a_function_that_is_not_there_is_said(path: None, function: str, message: str) -> None:
-    made = FunctionScorer(function, 1.0)
-    with pytest.raises(RuntimeError, match=message):
-        made.check()
-    made.close()

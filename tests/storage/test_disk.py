@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +9,6 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.storage.disk import read_json, write_whole
-
-
-@pytest.mark.parametrize("text", ["one\ntwo\n", ["one\n", "two\n"], (line for line in ("one\n", "two\n"))])
-def test_text_and_lines(tmp_path: Path, text: str) -> None:
-    write_whole(tmp_path / "file", text)
-    assert (tmp_path / "file").read_text() == "one\ntwo\n"
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
@@ -27,15 +20,6 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="broken off"):
         write_whole(tmp_path / "file", lines())
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "before"}
-
-
-def test_a_full_disk_is_told_with_the_files_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(number: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}/file'"):
-        write_whole(tmp_path / "file", "text")
 
 
 def test_processes_that_write_one_file_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

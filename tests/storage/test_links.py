@@ -43,14 +43,6 @@ def test_a_folder_that_somebody_else_made_has_an_end(tmp_path: Path) -> None:
     ]
 
 
-def test_what_cannot_be_linked_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    no_links(monkeypatch)
-    source = adapter(tmp_path / "source", 5)
-    link_or_copy(source, tmp_path / "target")
-    assert value_of(tmp_path / "target") == 5
-    assert not (tmp_path / "target/adapter_config.json").samefile(source / "adapter_config.json")
-
-
 def test_nothing_is_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     adapter(tmp_path / "a", 1)
     adapter(tmp_path / "b", 2)

@@ -38,15 +38,6 @@ def test_a_resumed_run_removes_what_came_after_its_checkpoint(tmp_path: Path) ->
     assert [(line.step, line.metrics["a"]) for line in logged(tmp_path)] == [(0, 0), (1, 1), (2, 2), (3, 30)]
 
 
-def test_reading_goes_on_where_it_ended(tmp_path: Path) -> None:
-    file = MetricsFile(tmp_path)
-    file.log({"a": 1}, 1)
-    ((_, end),) = read_metrics(tmp_path / METRICS)
-    assert list(read_metrics(tmp_path / METRICS, end)) == []
-    file.log({"a": 2}, 2)
-    assert [line.step for line in logged(tmp_path, end)] == [2]
-
-
 def test_torn_and_foreign_lines_are_passed_over(tmp_path: Path) -> None:
     file = MetricsFile(tmp_path)
     file.log({"a": 1}, 1)
@@ -56,10 +47,6 @@ def test_torn_and_foreign_lines_are_passed_over(tmp_path: Path) -> None:
     assert [line.step for line in logged(tmp_path)] == [1]
     file.log({"a": 3}, 3)
     assert [line.step for line in logged(tmp_path)] == [1, 3], "the next line does not hang on the torn one"
-
-
-def test_there_may_be_no_file(tmp_path: Path) -> None:
-    assert logged(tmp_path) == []
 
 
 def test_a_line_is_whole_after_what_a_killed_process_left(tmp_path: Path) -> None:

@@ -16,13 +16,6 @@ def test_a_setting_is_as_json_has_it() -> None:
     assert setting(config, "seed") is setting(config, "model.path") is setting(None, "games") is None
 
 
-def test_what_is_no_mapping_is_no_config(tmp_path: Path) -> None:
-    for content in ("[1, 2]", "[]", "", "# a comment", "{}"):
-        (tmp_path / "config.yaml").write_text(content)
-        with pytest.raises(ValueError, match=r"config\.yaml: is not a config"):
-            load_config(tmp_path / "config.yaml")
-
-
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     for content in (b"a: [", b"\xff", b"7", b"[" * 5000):
         (tmp_path / "config.yaml").write_bytes(content)

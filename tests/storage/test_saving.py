@@ -50,12 +50,6 @@ def test_as_many_stay_as_are_to_stay(tmp_path: Path, keep: int | None, left: lis
     assert steps(tmp_path) == left and not [*tmp_path.glob(f"{UNFINISHED}*")]
 
 
-def test_the_one_that_the_run_was_told_to_go_on_from_stays(tmp_path: Path) -> None:
-    for step in (1, 2, 3, 4):
-        checkpoint(CheckpointFolder(tmp_path, 1, 2, spare=tmp_path / "global_step_1"), step)
-    assert steps(tmp_path) == [1, 3, 4]
-
-
 #: What a save does to the disk, and whose function it is.
 MOMENTS = [(saving, "seal"), (saving, "flush"), (Path, "rename"), (saving, "name_latest"), (shutil, "rmtree")]
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from omegaconf import OmegaConf
 
 from recipe.spiral.training.rows import PADDING
-from recipe.spiral.training.step import deal, layout, rows_at_once
+from recipe.spiral.training.step import deal, layout
 
 
 def cells(shares: list[list[int]], turns: int, mini_batches: int) -> list[list[list[int]]]:
@@ -47,16 +43,6 @@ def test_turns_are_spread_evenly(lengths: list[int], mini_batches: int, ranks: i
         assert max(sizes) - min(sizes) <= 1, sizes
 
 
-@pytest.mark.parametrize(
-    ("turns", "mini_batches", "ranks", "sizes"),
-    [(9, 4, 1, [2, 2, 2, 3]), (3, 4, 1, [0, 1, 1, 1]), (129, 8, 8, [16] * 7 + [17]), (50, 3, 2, [16, 17, 17])],
-)
-def test_sizes_of_mini_batches(turns: int, mini_batches: int, ranks: int, sizes: list[int]) -> None:
-    multiple = mini_batches * ranks
-    shares = layout([7] * turns, -(-turns // multiple) * multiple, mini_batches, ranks)
-    assert [sum(map(len, ranked)) for ranked in cells(shares, turns, mini_batches)] == sizes
-
-
 def test_ranks_get_equal_work_in_each_mini_batch() -> None:
     lengths = [100, 900, 100, 900, 500, 500, 500, 500]
     shares = layout(lengths, 8, mini_batches=2, ranks=2)
@@ -67,17 +53,6 @@ def test_ranks_get_equal_work_in_each_mini_batch() -> None:
     assert max(sums) - min(sums) < 2000 * 2, "by one row a mini-batch at most"
 
 
-def test_one_rank_and_one_mini_batch_keep_the_order_of_the_games() -> None:
-    assert layout([5, 900, 1, 300], 4, mini_batches=1, ranks=1) == [[0, 1, 2, 3]]
-
-
-def test_a_batch_is_dealt_in_the_order_of_its_games() -> None:
-    """Whatever order verl has left it in, and wherever padding is; padding's length is verl's."""
-    order, metrics = deal(np.array([PADDING, *range(8, -1, -1)]), [128] + [10] * 9, mini_batches=5, ranks=1)
-    assert order == [9, 0, 8, 7, 6, 5, 4, 3, 2, 1]
-    assert metrics["global_seqlen/mean"] == 128 + 9 * 10
-
-
 def test_units_stay_side_by_side() -> None:
     """On each of the ranks, in the unit's own order."""
     places = np.array([3, 0, 2, 1, PADDING, PADDING, 5, 4])
@@ -85,20 +60,3 @@ def test_units_stay_side_by_side() -> None:
     shares = [places[order[:4]].tolist(), places[order[4:]].tolist()]
     units = sorted(tuple(share[first : first + 2]) for share in shares for first in (0, 2))
     assert units == [(PADDING, PADDING), (1, 3), (2, 0), (5, 4)]
-
-
-def config(**settings: Any) -> Any:
-    made = OmegaConf.create(
-        {
-            "actor": {"use_dynamic_bsz": True, "ppo_micro_batch_size_per_gpu": 4},
-            "rollout": {"log_prob_micro_batch_size_per_gpu": 6},
-            "ref": {"log_prob_use_dynamic_bsz": True, "log_prob_micro_batch_size_per_gpu": 5},
-        }
-    )
-    return OmegaConf.merge(made, OmegaConf.from_dotlist([f"{name}={value}" for name, value in settings.items()]))
-
-
-def test_rows_that_go_through_the_model_at_once_divide_a_mini_batch() -> None:
-    assert rows_at_once(config()) == 1
-    assert rows_at_once(config(**{"actor.use_dynamic_bsz": False})) == 12
-    assert rows_at_once(config(**{"actor.use_dynamic_bsz": False, "ref.log_prob_use_dynamic_bsz": False})) == 60

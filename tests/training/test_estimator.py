@@ -53,13 +53,6 @@ def test_verl_calls_it() -> None:
     assert of_batches == []
 
 
-def test_gamma_is_the_trainers() -> None:
-    """Discounted over own turns; verl's own gamma argument, over tokens, has no part in it."""
-    register({RAE}, lambda: facts(gamma=0.5))
-    data = compute_advantage(batch(), adv_estimator=RAE, gamma=0.1, config={})
-    assert data.batch["advantages"][:2].tolist() == [[0.375, 0.375, 0.0], [0.75, 0.0, 0.0]]
-
-
 def test_shaping_in_the_reward_is_added_as_it_is() -> None:
     """A KL penalty of 0.1 a token: neither baselined nor discounted, on real rows only."""
     data = batch()
@@ -117,15 +110,3 @@ def _cut(rows: list[int], rng: random.Random) -> list[list[int]]:
         portions.append(rows[:size])
         rows = rows[size:]
     return portions
-
-
-def test_a_longer_game_does_not_weigh_less_by_its_tokens() -> None:
-    """Dr. GRPO: twice as many tokens of the same loss are twice the turn's loss."""
-    loss = torch.ones(2, 4)
-
-    def turn(tokens: int) -> float:
-        mask = torch.zeros(2, 4)
-        mask[0, :tokens] = 1
-        return float(agg_loss(loss, mask, "seq-mean-token-sum-norm", global_batch_size=1, loss_scale_factor=4))
-
-    assert [turn(1), turn(2), turn(4)] == [0.25, 0.5, 1.0]

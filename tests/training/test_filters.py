@@ -6,7 +6,6 @@ import copy
 
 import pytest
 import torch
-from transfer_queue import KVBatchMeta
 
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.rae import Baselines
@@ -17,7 +16,7 @@ from recipe.spiral.training.rows import estimate, keep
 from recipe.spiral.training.step import Step, account
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
-from tests.made_rows import batch_of, launches_of, rows_of
+from tests.made_rows import batch_of, launches_of
 
 
 def game(rewards: tuple[float, float], baselines: tuple[float, float] = (0.0, 0.0), index: int = 0) -> GameRecord:
@@ -61,15 +60,6 @@ def test_reasons(filters: Filters, played: GameRecord, reasons: list[str | None]
     assert reasons_of(filters, played) == reasons
 
 
-def test_only_the_truncated_turn_is_masked() -> None:
-    """Its game is lost all the same, and the turns before it are trained."""
-    lost = record(
-        0, rewards=(0.5, -1.5), turns=[turn(0, 0), turn(1, 0, "truncated", truncated=True)], termination="illegal"
-    )
-    assert reasons_of(Filters(truncations=True), lost) == [None, "truncated"]
-    assert reasons_of(Filters(), lost) == [None, None]
-
-
 def step_of(games: list[GameRecord], filters: Filters, keys: list[str]) -> Step:
     return account(1, Played(games, []), launches_of(games), keys, Noted(), filters)
 
@@ -94,22 +84,6 @@ def test_one_row_stays_and_has_no_advantage(monkeypatch: pytest.MonkeyPatch) -> 
     assert (kept.keys, step.trains) == (["u1_0_0"], False)
     advantages, _ = estimate(step.rows.facts(kept, Noted(), 1.0, 1.0), torch.zeros(1, 3), torch.ones(1, 3))
     assert advantages.tolist() == [[0.0] * 3]
-
-
-def test_facts_of_rows() -> None:
-    """Padding is all zero; scale and discount go with the row."""
-    long = record(
-        0, rewards=(1.0, -1.0), turns=[turn(0, 0), turn(1, 0), turn(0, 1), turn(1, 1)], baselines=(0.25, -0.5)
-    )
-    batch = KVBatchMeta(partition_id="train", keys=["u0_0_0", "pad", "u0_1_1"], tags=[{}] * 3)
-    facts = rows_of([long]).facts(batch, Noted(1.0, 1.5), 0.5, 2.0)
-    assert facts.outcomes.tolist() == [1.0, 0.0, -1.0]
-    assert facts.baselines.tolist() == [0.25, 0.0, -0.5]
-    assert facts.turns_remaining.tolist() == [1, 0, 0]
-    mask = torch.tensor([[1], [0], [1]])
-    advantages, returns = estimate(facts, torch.tensor([[1.0], [0.0], [-1.0]]), mask)
-    assert advantages.tolist() == [[2 * 0.5 * 0.75], [0.0], [3 * -0.5]]
-    assert returns.tolist() == [[1.0], [0.0], [-3.0]]
 
 
 def test_games_know_what_they_were_trained_with(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel
 from recipe.spiral.training.game_buffer import GameBuffer
 from recipe.spiral.training.launched import Launch, Launched
-from recipe.spiral.training.turn_batches import GameLength
 from tests.fake_queue import FakeQueue
 
 SEED = 7
@@ -119,15 +118,6 @@ def test_age_is_that_of_the_policys_oldest_turn_and_not_of_the_launch(monkeypatc
     assert not [key for key in table.queue.partitions["train"] if key.startswith("uid1")]
 
 
-def test_rows_that_are_on_their_way_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TransferQueue knows of a row before it has its tag."""
-    table = Table(monkeypatch, most=1)
-    under_way = table.launch(0, step=1)
-    table.queue.kv_batch_put([f"{under_way}_0_0"], "train", tags=[{}])
-    table.finish(table.launch(1, step=1), [4])
-    assert table.sample(5, 1) == [1] and table.in_flight == [0]
-
-
 def test_none_is_dropped_where_the_learner_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(monkeypatch, most=2, strategy="wait")
     slow = table.launch(0, step=1)
@@ -157,35 +147,6 @@ def test_games_from_one_state_are_trained_and_dropped_together(monkeypatch: pyte
     assert table.refilled == [1] and table.in_flight == [0, 1]
 
 
-def test_where_games_have_fewer_turns_than_expected_more_are_launched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Games should have two turns, and have one each, but for a slow one, for which nobody waits. With half a batch
-    ahead it is 10 turns. With 10 % more, 9 turns are 5 games, and 5 are 3."""
-    table = Table(monkeypatch, most=2, strategy="wait")
-    table.buffer.in_turns, table.buffer.ahead, table.buffer.length = True, 0.5, GameLength(8, 16)
-    table.finish(table.launch(0, step=1), [0])
-    table.launch(1, step=1)
-    begun = [2]
-
-    def pause(partition: str, last: float) -> float:
-        for index in range(begun[-1], 2 + sum(table.refilled)):
-            table.finish(table.launch(index, step=1), [0])
-        begun.append(2 + sum(table.refilled))
-        return last
-
-    monkeypatch.setattr(table.buffer, "_wait_for_next_poll", pause)
-    assert table.sample(1, 7) == [0, 2, 3, 4, 5, 6, 7]
-    assert table.refilled == [4, 2] and table.in_flight == [1]
-
-
-def test_games_that_never_have_a_turn_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table(monkeypatch, most=None)
-    table.buffer.in_turns = True
-    for index in range(30):
-        table.finish(table.launch(index, step=1))
-    with pytest.raises(RuntimeError, match="30 games gave not one turn of the policy"):
-        table.sample(1, 3)
-
-
 def test_a_game_that_failed_stops_the_run_with_its_own_message(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(monkeypatch)
     uid = table.launch(0, step=1)
@@ -197,20 +158,3 @@ def test_a_game_that_failed_stops_the_run_with_its_own_message(monkeypatch: pyte
     other.finish(other.launch(0, step=1), status="failure")
     with pytest.raises(channel.GameLost, match="game train-7-1-0-0: a session failed"):
         other.sample(1, 1)
-
-
-def test_games_without_a_row_are_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table(monkeypatch)
-    table.finish(table.launch(0, step=1))
-    with pytest.raises(RuntimeError, match="no materializable trajectories"):
-        table.sample(1, 1)
-    assert [key.index for key in table.launched.take_keys("train")] == [0], "the step can still look at its games"
-
-
-def test_validation_takes_its_games_whatever_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table(monkeypatch, most=0, strategy="wait")
-    table.launch(0, step=1)
-    tags = [{"is_prompt": True, "status": "finished", "global_steps": 1}]
-    table.queue.kv_batch_put(["v"], "val", tags=tags)
-    batch, _ = table.buffer.sample(global_steps=9, partition_id="val", batch_size=1)
-    assert batch.keys == [] and table.in_flight == [0]

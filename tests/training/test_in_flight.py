@@ -172,18 +172,6 @@ def test_a_resumed_run_plays_on_against_the_same_opponents_wherever_they_are_now
     assert left == {f"{uid}_0_0" for uid in over}, "rows of games that were under way are gone"
 
 
-def test_a_run_that_has_all_its_steps_launches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    queue, workers = FakeQueue.install(monkeypatch), Workers()
-    monkeypatch.setattr("recipe.spiral.training.in_flight.tq", queue)
-    made = trainer(workers)
-    made._add_prompts_to_generate(BATCH)
-    again = trainer(after := Workers(), in_flight=made.launched.of("train"))
-    again.global_steps = 101  # verl counts on before it looks
-    again._reissue_inflight_prompts()
-    again._add_async_warmup_batches(1)
-    assert not after.rows and not again.state.league.begun
-
-
 def test_a_game_that_failed_is_played_again_and_what_was_trained_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A game that fails while a step trains is in its checkpoint, and so is the batch, as verl clears it later."""
     queue, workers = FakeQueue.install(monkeypatch), Workers()
@@ -220,20 +208,3 @@ def test_a_checkpoint_that_lacks_games_is_refused(monkeypatch: pytest.MonkeyPatc
     named = [*named, GameKey("train", 5, 9, 0)] if more else named[1:]
     with pytest.raises(GamesLost, match=r"names \d games in flight and holds 4; 1 differ, the first: train-5-"):
         trainer(Workers(), in_flight=named)._reissue_inflight_prompts()
-
-
-def test_of_turns_so_many_games_are_launched_as_should_have_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Games of two rows: 8 turns and 10 % more are 5 games. One with a row is over: 7 turns are 4 games, and 4 play."""
-    queue, workers = FakeQueue.install(monkeypatch), Workers()
-    made = trainer(workers, unit="turns")
-    made._add_async_warmup_batches(1)
-    assert made.prepare_step() == {} and len(workers.rows) == 5
-    finish(queue, workers.rows[0]["uid"])
-    made.prepare_step()
-    assert len(workers.rows) == 5
-    for row in workers.rows[1:3]:
-        finish(queue, row["uid"])
-    made.prepare_step()
-    assert len(workers.rows) == 6, "3 turns are over, for 5 three games"
-    keys = [GameKey(**row["key"]) for row in workers.rows]
-    assert [(key.step - 1) * BATCH + key.index for key in keys] == list(range(6))

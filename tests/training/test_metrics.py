@@ -6,12 +6,10 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from recipe.spiral.lab.watching.reasoning import reasoning_metrics
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.training.metrics import (
     role_metrics,
     training_metrics,
-    validated_roles,
     validation_metrics,
 )
 from tests.made import counted, record, turn
@@ -59,48 +57,12 @@ def test_roles_are_counted_apart() -> None:
     }
 
 
-def test_a_role_that_never_moved_counts() -> None:
-    """Player 1 of the forfeited game won it with no turn of its own."""
-    metrics = counted(role_metrics([FORFEIT], "x"), "x/TicTacToe/p1/")
-    assert {name: value for name, value in metrics.items() if value} == {"win": 1.0, "reward": 0.5, "games": 1.0}
-
-
 def test_opponents_are_not_counted() -> None:
     """Of a game against a frozen opponent, the learner's role alone; the opponent's turns have no tokens."""
     game = record(0, rewards=(-1.0, 1.0), turns=[turn(0, 0, tokens=None), turn(1, 0, length=6)], trainable=(1,))
     metrics = role_metrics([game], "x")
     assert {name.split("/")[2] for name in metrics} == {"p1"}
     assert (metrics["x/TicTacToe/p1/win"], metrics["x/TicTacToe/p1/response_tokens"]) == (1.0, 6.0)
-
-
-@pytest.mark.parametrize("baselines", [(None, None), (0.0, 0.0), (0.4, -0.2)])
-def test_draws_are_draws_whatever_the_baselines(baselines: tuple[float | None, float | None]) -> None:
-    drawn = record(0, baselines=baselines, turns=[turn(0, 0, advantage=-0.4), turn(1, 0, advantage=0.2)])
-    metrics = training_metrics([drawn], [])
-    assert metrics["games/TicTacToe/p0/draw"] == metrics["games/TicTacToe/p1/draw"] == metrics["games/draw"] == 1.0
-    assert metrics["games/TicTacToe/p0/reward"] == 0.0
-
-
-def test_a_steps_turns_and_games_are_counted() -> None:
-    metrics = training_metrics(GAMES, [])
-    assert counted(metrics, "turns/") == {
-        "count": 8.0,
-        "response_tokens": pytest.approx((4 + 2 + 2 + 2 + 2 + 8 + 2 + 16) / 8),
-        "entropy": 0.5,
-        "left_out/truncated": 0.0,
-        "left_out/draw": 0.0,
-        "left_out/zero_advantage": 0.0,
-        "left_out/rejected": 0.0,
-        "no_answer": 1 / 8,
-        "unreadable": 0.0,
-        "illegal": 0.0,
-        "truncated": 1 / 8,
-        "invalid": 2 / 8,
-    }
-    assert metrics["games/count"] == 4.0
-    assert metrics["games/draw"] == 1 / 4
-    assert metrics["games/turn_cap"] == 1 / 4
-    assert metrics["games/without_rows"] == 1.0
 
 
 def test_games_that_a_prompt_ended_are_lost_for_both() -> None:
@@ -112,22 +74,6 @@ def test_games_that_a_prompt_ended_are_lost_for_both() -> None:
         assert (counts["loss"], counts["draw"], counts["prompt_too_long"]) == (loss, 0.0, 0.5)
     assert (metrics["games/prompt_too_long"], metrics["games/draw"], metrics["games/turn_cap"]) == (0.5, 0.0, 0.0)
     assert metrics["games/TicTacToe/role_imbalance"] == 1.0, "of decided games, and nobody won this one"
-
-
-@pytest.mark.parametrize("verdict", ["no_answer", "unreadable", "illegal", "truncated"])
-def test_every_kind_of_illegal_turn_has_its_own_count(verdict: str) -> None:
-    game = record(0, rewards=(-1.5, 0.5), turns=[turn(0, 0, verdict)])  # type: ignore[arg-type]
-    metrics = counted(training_metrics([game], []), "turns/")
-    kinds = {kind: metrics[kind] for kind in ("no_answer", "unreadable", "illegal", "truncated")}
-    assert kinds == {kind: float(kind == verdict) for kind in kinds}
-    assert metrics["invalid"] == 1.0
-
-
-def test_truncated_responses_are_counted_where_they_are_read() -> None:
-    game = record(0, turns=[turn(0, 0, "legal", truncated=True), turn(0, 1), turn(1, 0)])
-    metrics = training_metrics([game], [])
-    assert metrics["games/TicTacToe/p0/truncated"] == 0.5
-    assert metrics["games/TicTacToe/p1/truncated"] == metrics["turns/invalid"] == 0.0
 
 
 def test_baselines_and_advantages_are_reported_by_role() -> None:
@@ -144,26 +90,6 @@ def test_baselines_and_advantages_are_reported_by_role() -> None:
     assert metrics["games/TicTacToe/p0/advantage_std"] == pytest.approx(pstdev(values))
     assert "games/TicTacToe/p1/baseline" not in metrics
     assert "games/TicTacToe/p1/advantage_mean" not in metrics
-
-
-def test_discarded_games_are_counted_by_reason_and_nowhere_else() -> None:
-    void = [record(5, discarded="void"), record(6, discarded="void")]
-    metrics = training_metrics(GAMES, void)
-    assert metrics["games/discarded/void"] == 2.0
-    without = training_metrics(GAMES, [])
-    assert without["games/discarded/void"] == 0.0
-    assert {name for name in metrics if metrics[name] != without[name]} == {"games/discarded/void"}
-
-
-def test_validation_metrics_have_the_names_that_people_look_for() -> None:
-    metrics = validation_metrics([*GAMES, _against_random(0), _against_random(1)])
-    for game, role in (("TicTacToe", 0), ("TicTacToe", 1), ("KuhnPoker", 0), ("KuhnPoker", 1)):
-        core = counted(metrics, f"val-core/{game}/p{role}/")
-        assert set(core) == {"win", "draw", "loss", "invalid", "reward", "turns", "games"}
-        assert core["win"] + core["draw"] + core["loss"] == pytest.approx(1.0)
-    assert metrics["val-core/TicTacToe/p0/games"] == 4.0
-    assert metrics["val-core/TicTacToe/p0/reward"] == pytest.approx((1.0 + 0.0 - 1.5 + 1.0) / 4)
-    assert {name.split("/")[0] for name in metrics} == {"val-core", "val-aux"}
 
 
 def test_every_opponent_is_counted_apart_with_intervals() -> None:
@@ -187,21 +113,8 @@ def test_every_opponent_is_counted_apart_with_intervals() -> None:
     assert metrics["val-core/TicTacToe/p0/win"] == metrics["val-core/perfect/TicTacToe/p0/win"] == 0.0, "the first"
 
 
-def test_roles_are_shown_with_their_opponents_where_there_are_several() -> None:
-    alone = validation_metrics([_met("random", 0, (1.0, -1.0))])
-    assert validated_roles(alone) == ["val-core/TicTacToe/p0"]
-    both = validation_metrics([_met("perfect", 0, (1.0, -1.0)), _met("random", 1, (1.0, -1.0))])
-    assert validated_roles(both) == ["val-core/perfect/TicTacToe/p0", "val-core/random/TicTacToe/p0"]
-    assert validated_roles(both, every_opponent=False) == ["val-core/TicTacToe/p0"]
-    assert validated_roles({**alone, "opponents/pool/Nim/p0/win": 1.0}) == ["val-core/TicTacToe/p0"]
-
-
 def _met(opponent: str, index: int, rewards: tuple[float, float], game: str = "TicTacToe", **more: str) -> GameRecord:
     return record(index, game, rewards, turns=[turn(0, 0)], trainable=(0,), opponent=opponent, **more)
-
-
-def _against_random(role: int) -> GameRecord:
-    return record(8 + role, rewards=(1.0, -1.0) if role == 0 else (-1.0, 1.0), turns=[turn(role, 0)], trainable=(role,))
 
 
 def test_the_entropy_is_the_mean_surprise_of_the_sampled_tokens() -> None:
@@ -213,19 +126,6 @@ def test_the_entropy_is_the_mean_surprise_of_the_sampled_tokens() -> None:
     assert metrics["turns/entropy"] == pytest.approx(6 / 4)
     assert metrics["games/TicTacToe/p0/entropy"] == pytest.approx(3.0)
     assert metrics["games/TicTacToe/p1/entropy"] == pytest.approx(1.0)
-
-
-def test_reasoning_is_what_stands_beside_the_answer() -> None:
-    """Short is counted by role, over turns that a model took."""
-    responses = ["\\boxed{[0]}", "<think>the corner is free</think>\n\\boxed{[0]}", "no box, but many words"]
-    game = record(0, turns=[turn(0, i, response=text) for i, text in enumerate(responses)] + [turn(1, 0, tokens=None)])
-    assert reasoning_metrics([game], 10) == {
-        "games/TicTacToe/p0/short_reasoning": pytest.approx(1 / 3),
-        "turns/short_reasoning": pytest.approx(1 / 3),
-    }
-    assert reasoning_metrics([game], 19)["turns/short_reasoning"] == pytest.approx(2 / 3), "18 characters"
-    assert reasoning_metrics([game], 0)["turns/short_reasoning"] == 0.0
-    assert reasoning_metrics([], 10) == {"turns/short_reasoning": 0.0}
 
 
 @pytest.mark.parametrize(

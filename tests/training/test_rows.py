@@ -25,7 +25,7 @@ from recipe.spiral.training.step import Step, account
 from tests.fake_queue import FakeQueue
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
-from tests.made_rows import batch_of, launches_of, rows_of
+from tests.made_rows import batch_of, launches_of
 from tests.rollouts.test_worker import VERLS, play
 from tests.test_rollout import Engine, self_play
 
@@ -51,10 +51,6 @@ def balance(
 
 def accounted(played: list[GameRecord], keys: list[str], turns: int | None = None) -> Step:
     return account(1, game_channel.Played(played, []), launches_of(played), keys, Baselines(), Filters(), turns)
-
-
-def test_a_whole_batch_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert len(balance(monkeypatch, tmp_path, games(), [])) == 7
 
 
 @pytest.mark.parametrize(
@@ -86,38 +82,6 @@ def test_a_batch_without_any_row_names_a_game(monkeypatch: pytest.MonkeyPatch, t
         made.launched.add(str(launch.key), [launch])
     with pytest.raises(RowsLost, match=r"^game train-7-1-0-0 of TicTacToe: 3 of its 3 turns"):
         made._step_once({}, {}, 4)
-
-
-def test_surplus_games_may_lack_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    turns = ["batch_unit=turns", "data.train_batch_size=6"]
-    assert len(balance(monkeypatch, tmp_path, games(), [], *turns)) == 6
-    played = [*games(), record(3, turns=[turn(0, 0), turn(1, 0)])]
-    assert len(balance(monkeypatch, tmp_path, played, ["u3_1_0"], *turns)) == 6
-    with pytest.raises(RowsLost, match="game train-7-1-0-0"):
-        balance(monkeypatch, tmp_path, played, ["u0_1_0"], *turns)
-
-
-def test_a_row_that_is_no_turn_ends_a_batch_of_turns() -> None:
-    """It may be none of a surplus game's."""
-    played = [*games(), record(3, turns=[turn(0, 0), turn(1, 0)])]
-    named = [*played[:3], record(3, turns=[turn(0, 0), turn(1, 0), turn(0, 1)])]
-    with pytest.raises(RowsLost, match="no turns of its games, the first: u3_0_1"):
-        accounted(played, rows_of(named).keys, turns=6)
-
-
-def test_an_opponents_turns_have_no_rows() -> None:
-    (game, *_) = games(trainable=(0,))
-    rows = rows_of([game])
-    assert rows.turns == game.turns_of(0)
-    rows.check_complete(rows.keys)
-    with pytest.raises(RowsLost, match="1 of its 2 turns"):
-        rows.check_complete(rows.keys[1:])
-
-
-def test_a_row_that_is_no_turn_is_named() -> None:
-    rows = rows_of(games())
-    with pytest.raises(RowsLost, match=r"^1 rows .* no turns of its games, the first: u9_0_0$"):
-        rows.check_complete([*rows.keys[:-1], "u9_0_0"])
 
 
 def test_rows_are_in_the_order_of_their_games_whatever_came_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +11,8 @@ from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
 from verl.utils.torch_functional import get_cosine_schedule_with_warmup
 
-from recipe.spiral.training.step import Step
 from recipe.spiral.workers import mini_batch_worker
 from recipe.spiral.workers.mini_batch_worker import MiniBatchWorker
-from tests.fake_verl import trainer
 
 
 def worker() -> tuple[MiniBatchWorker, Any]:
@@ -43,12 +40,3 @@ def test_a_step_without_training_is_a_mini_batch_without_tokens(monkeypatch: pyt
         rate = tu.get(trains.train_batch(padding), "metrics")["lr"]
         assert skips.skip_update() == rate == schedule.get_last_lr()[0]
         assert rate == pytest.approx((1 + torch.cos(torch.tensor(number / 10 * torch.pi)).item()) / 2, abs=1e-6)
-
-
-def test_the_trainer_skips_where_no_turn_is_trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = trainer(monkeypatch, tmp_path)
-    made.actor_rollout_wg.skip_update, made.critic_wg = lambda: [0.5], SimpleNamespace(skip_update=lambda: [0.25])
-    made.current, metrics = Step(1), {}
-    batch = SimpleNamespace(extra_info={})
-    assert made._update_actor(batch, metrics) is made._update_critic(batch, metrics) is batch
-    assert metrics == {"actor/lr": 0.5, "critic/lr": 0.25} and not batch.extra_info

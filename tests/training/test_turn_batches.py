@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -33,16 +32,6 @@ from tests.made_rows import rows_of
 from tests.rollouts.test_dataset import dataset
 
 # -- how many are launched ---------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 3000)), max_size=20), st.integers(1, 2000))
-def test_a_checkpoint_keeps_the_mean_exactly(rounds: list[tuple[int, int]], missing: int) -> None:
-    length, resumed = GameLength(), GameLength()
-    for games, rows in rounds:
-        length.add(games, rows)
-    resumed.load_state_dict(json.loads(json.dumps(length.state_dict())))
-    assert resumed == length
-    assert resumed.games_for(missing) == length.games_for(missing)
 
 
 # -- sampling, through verl's replay buffer ----------------------------------------------------------------------------
@@ -121,47 +110,6 @@ def test_a_step_trains_the_fewest_whole_games_whatever_came_first(
         assert sorted(queue.partitions["train"]) == sorted(batch.keys), "nothing of the others stays behind"
         steps.append((rollout.launches, sorted(batch.keys), length))
     assert steps[0] == steps[1]
-
-
-def test_rounds_follow_from_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first is by the mean so far; the second by what is missing, and by the mean with the first round in it."""
-    queue = FakeQueue.install(monkeypatch)
-    length = GameLength(128, 128 * 4)
-    rollout, batch, played, metrics = one_step(queue, [2] * 100, 32, lambda order: None, length)
-    # 9 = 1.1 * 32 / 4; these give 18 rows and bring the mean down to 3.87, and 4 = 1.1 * 14 / 3.87; and so on
-    assert rollout.launches == [9, 4, 2, 1]
-    assert (len(batch), len(played.records), metrics) == (32, 16, {"games/rounds": 4.0})
-
-
-def test_a_round_without_a_row_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where an opponent errs before the policy has moved; verl would end the run."""
-    queue = FakeQueue.install(monkeypatch)
-    lengths = [4] * 5 + [0] * 4 + [4] * 40
-    rollout, batch, _, metrics = one_step(queue, lengths, 24, lambda order: None, GameLength(128, 128 * 5))
-    assert 0 in [sum(lengths[sum(rollout.launches[:i]) :][:n]) for i, n in enumerate(rollout.launches)]
-    assert (len(batch), metrics["games/rounds"]) == (24, len(rollout.launches))
-    assert sorted(queue.partitions["train"]) == sorted(batch.keys), "nothing of the empty rounds stays behind"
-
-
-def test_rounds_without_rows_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = FakeQueue.install(monkeypatch)
-    with pytest.raises(RuntimeError, match=r"10 rounds of games, the last of \d+, gave not one turn of the policy"):
-        one_step(queue, [0] * 5000, 24, lambda order: None, GameLength(128, 128 * 5))
-
-
-def test_validation_is_sampled_as_verl_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Buffer:
-        poll_interval = 0.5
-
-        def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[str, dict[str, float]]:
-            return f"{partition_id} {batch_size} at {global_steps}", {}
-
-    def launch(games: int) -> None:
-        raise AssertionError("validation launches its games itself")
-
-    buffer = TurnBuffer(Buffer(), launch, GameLength())
-    assert buffer.sample(global_steps=3, partition_id="val", batch_size=7) == ("val 7 at 3", {})
-    assert buffer.poll_interval == 0.5
 
 
 # -- keys and the dataset's place --------------------------------------------------------------------------------------

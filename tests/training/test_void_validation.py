@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -43,12 +42,3 @@ def test_a_validation_of_void_games_is_told_and_ends_nothing(tmp_path: Path, mon
     made.state.records.wait()
     kept = list(RecordFolder(tmp_path / "games").read_step("val", 7))
     assert {record.key.step for record in kept} == {7} and made.launched.of("val") == []
-
-
-def test_another_error_of_validation_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: Any = trainer(monkeypatch, tmp_path, verl=WithoutRows, global_steps=7)
-    played = GameRecord(KEYS[0], "TicTacToe", ("policy", "random"), (0,), opponent="random")
-    asyncio.run(game_channel.put(KEYS[0], game_channel.Report([played])))
-    made.launched.add("uid", [Launch(KEYS[0])])
-    with pytest.raises(ValueError, match="keys or partition were not found"):
-        VALIDATE(made)

@@ -43,22 +43,6 @@ def test_they_and_their_gradients_are_exact_for_the_logits_that_there_are(
     )
 
 
-def test_a_wide_vocabulary_goes_in_small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    logits, labels = drawn(50, 40, torch.bfloat16)
-    whole = log_probs.log_probs(logits, labels)
-    monkeypatch.setattr(log_probs, "ELEMENTS", 3 * 40)
-    assert torch.equal(log_probs.log_probs(logits, labels), whole)
-    monkeypatch.setattr(log_probs, "ELEMENTS", 1)
-    assert torch.equal(log_probs.log_probs(logits, labels), whole)
-
-
-def test_any_shape_and_no_rows() -> None:
-    logits, labels = drawn(6, 5, torch.float32)
-    shaped = log_probs.log_probs(logits.view(2, 3, 5), labels.view(2, 3))
-    assert torch.equal(shaped, log_probs.log_probs(logits, labels).view(2, 3))
-    assert log_probs.log_probs(logits[:0], labels[:0]).shape == (0,)
-
-
 def test_the_place_of_logits_that_were_given_away_is_not_read_again() -> None:
     """A second backward pass would read gradients for logits."""
     logits, labels = drawn(3, 5, torch.float32)

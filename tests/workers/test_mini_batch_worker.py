@@ -319,19 +319,6 @@ def test_where_no_token_is_trained_only_the_schedule_moves(monkeypatch: pytest.M
         assert tu.get(worker.train_batch(data), "metrics") == metrics
 
 
-@pytest.mark.parametrize(("kind", "wrapped"), [("language_model", True), ("value_model", False)])
-def test_extensions_wrap_the_policys_loss_alone(monkeypatch: pytest.MonkeyPatch, kind: str, wrapped: bool) -> None:
-    class Wraps(extensions.Extension):
-        def objectives(self) -> Any:
-            return {"mine": extensions.ObjectiveKind(lambda config: None, lambda loss: ("wrapped", loss))}
-
-    monkeypatch.setattr(extensions, "loaded", lambda: (Wraps(),))
-    worker = object.__new__(MiniBatchWorker)
-    worker.config = SimpleNamespace(model_type=kind)
-    worker.set_loss_fn("verl's")
-    assert worker.loss_fn == (("wrapped", "verl's") if wrapped else "verl's")
-
-
 def test_a_resumed_optimizer_has_the_settings_that_are_asked_for() -> None:
     """Its moments are the checkpoint's, and its rate is what a run that always had these settings would have now."""
 

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
-from transformers.integrations import sdpa_attention
 
 from recipe.spiral.processes.attention import PACKED
-from recipe.spiral.workers import log_probs, packed_attention
+from recipe.spiral.workers import log_probs
 from recipe.spiral.workers.packed_attention import packed_rows
 
 MODELS: dict[str, Any] = {
@@ -94,42 +93,6 @@ def test_any_rows(seed: int) -> None:
         assert 2 * min(lengths[of_token[line[0]]] for line in places) >= places.shape[1]
         assert (places.diff() >= 0).all(), "in order"
     assert sum(len(places) for places in groups) == len(lengths)
-
-
-def test_rows_are_found_where_positions_do_not_go_on() -> None:
-    """The second row begins at the position that would be the first one's next but for one."""
-    groups, back = packed_rows(torch.tensor([[0, 1, 3, 4, 0, 0]]))
-    assert [places.tolist() for places in groups] == [[[0, 1], [2, 3], [4, 4], [5, 5]]]
-    assert back.tolist() == [0, 1, 2, 3, 4, 6]
-
-
-def test_rows_are_found_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where layers are computed again; attention is computed in as many calls as there are groups, without a mask
-    of all tokens."""
-    shapes: list[tuple[int, ...]] = []
-    forward = sdpa_attention.sdpa_attention_forward
-
-    def noted(module: Any, query: torch.Tensor, key: Any, value: Any, mask: Any, **options: Any) -> Any:
-        assert mask is None
-        shapes.append((query.shape[0], query.shape[2]))
-        return forward(module, query, key, value, mask, **options)
-
-    monkeypatch.setattr(packed_attention, "sdpa_attention_forward", noted)
-    model = small("qwen3", PACKED)
-    model.gradient_checkpointing_enable({"use_reentrant": False})
-    packed_rows.cache_clear()
-    for number in (1, 2):
-        packed(model, rows_of(LENGTHS)).sum().backward()
-        assert packed_rows.cache_info().misses == number
-    groups = [(1, 30), (3, 9), (3, 2)]
-    assert shapes == 2 * 2 * 2 * groups, "of each layer, once more for the gradient, of each batch"
-
-
-def test_half_precision() -> None:
-    model, plain = small("qwen3", PACKED).bfloat16(), small("qwen3", "sdpa").bfloat16()
-    rows = rows_of(LENGTHS)
-    alone = torch.cat([plain(input_ids=row[None], use_cache=False).logits[0] for row in rows])
-    torch.testing.assert_close(packed(model, rows), alone, rtol=0.02, atol=0.01)
 
 
 def test_what_it_cannot_compute_is_an_error() -> None:

@@ -22,7 +22,6 @@ from recipe.spiral.workers.mini_batch_worker import MiniBatchWorker
 from recipe.spiral.workers.policy_worker import PolicyWorker, use_our_workers
 from recipe.spiral.workers.reference import ReferenceWorker, exchanged, local_shards
 from tests.ranks import run_ranks
-from tests.workers.test_snapshot import language_model
 
 
 class LoraModel(nn.Module):
@@ -64,13 +63,6 @@ def test_the_reference_is_the_actor_of_the_last_update() -> None:
     assert torch.equal(ref(x), at_update), "a copy, not the actor's own weights"
 
 
-def test_a_saved_reference_is_the_same_reference(tmp_path: Path) -> None:
-    ref, other, x = model(1), model(2), torch.randn(4, 3)
-    worker(model(0), ref).save_reference(str(tmp_path / "ref"))
-    worker(model(0), other).load_reference(str(tmp_path / "ref"))
-    assert torch.equal(other(x), ref(x))
-
-
 def test_another_models_reference_is_refused(tmp_path: Path) -> None:
     worker(model(0), model(1)).save_reference(str(tmp_path))
     larger = nn.Sequential(nn.Linear(3, 6))
@@ -99,13 +91,6 @@ def test_a_reference_that_goes_a_part_of_the_way_is_the_exponential_mean(dtype: 
         assert torch.equal(ref.running_var, ref.weight) and ref.num_batches_tracked == value
     assert reached == [[0.25, 0.25], [0.6875, 0.6875], [0.265625, 0.265625]]
     assert ref.weight.dtype == torch.float32 and torch.equal(actor.weight, torch.full((2,), -1, dtype=dtype))
-
-
-def test_a_weight_with_two_names_moves_once() -> None:
-    actor, ref = language_model(tied=True, seed=0), language_model(tied=True, seed=1)
-    expected = {name: 0.75 * ref.state_dict()[name] + 0.25 * new for name, new in actor.state_dict().items()}
-    worker(actor, ref).update_reference(0.25)
-    torch.testing.assert_close(dict(ref.state_dict()), expected)
 
 
 @pytest.mark.e2e
@@ -270,22 +255,6 @@ def test_the_reference_is_updated_after_every_nth_step() -> None:
         updated.append(metrics["ref/updated"])
     assert updated == [0.0, 1.0, 0.0, 1.0]
     assert trainer.calls == ["step", "step", "update 0.5", "step", "step", "update 0.5"]
-
-
-def test_without_the_key_a_step_is_verls() -> None:
-    trainer = _Trainer(None)
-    trainer.global_steps = 1
-    metrics: dict[str, Any] = {}
-    trainer._step_once(metrics, {}, 4)
-    assert (trainer.calls, metrics) == (["step"], {})
-
-
-def test_a_critic_keeps_its_adapter_on() -> None:
-    """The reference's log-probabilities came before, and verl leaves there what it asked them with."""
-    asked_with: dict[str, Any] = {"temperature": 1.0}
-    for more in ({"no_lora_adapter": True}, {}):
-        batch = SimpleNamespace(extra_info=asked_with | more)
-        assert _Trainer(None)._compute_values(batch, {}) == asked_with
 
 
 @pytest.mark.parametrize("role", [Role.ActorRolloutRef, Role.ActorRollout])

@@ -11,14 +11,11 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from recipe.spiral.opponents.model_files import unfit
 from recipe.spiral.workers import snapshot
 from recipe.spiral.workers.policy_worker import PolicyWorker
-from recipe.spiral.workers.reference import ReferenceWorker
-from recipe.spiral.workers.snapshot import SnapshotWorker
 
 
 def language_model(tied: bool = False, seed: int = 0) -> Any:
@@ -91,15 +88,6 @@ def test_it_is_the_model_in_one_file_or_in_several(
     assert not unfit(folder, tmp_path / "initial")
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_it_has_the_rollouts_type_and_is_a_copy(tmp_path: Path, dtype: str) -> None:
-    module = language_model()
-    worker(module, dtype=dtype).save_snapshot(str(tmp_path / "s"))
-    written = load_file(tmp_path / "s" / "model.safetensors")
-    assert {weight.dtype for weight in written.values()} == {getattr(torch, dtype)}
-    assert module.dtype == torch.float32
-
-
 def test_with_lora_it_is_an_adapter_for_peft_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "FILE_SIZE", "1KB")
     settings = LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
@@ -126,8 +114,3 @@ def test_where_it_cannot_write_it_has_gathered_to_the_end_with_the_others(tmp_pa
         made.save_snapshot(str(tmp_path / "s"))
     assert made.actor.engine.gathered == list(module.state_dict())
     assert made.actor.engine.moved, "offloaded all the same"
-
-
-def test_one_worker_has_both_snapshots_and_reference() -> None:
-    assert issubclass(PolicyWorker, ReferenceWorker) and issubclass(PolicyWorker, SnapshotWorker)
-    assert PolicyWorker.compute_log_prob is ReferenceWorker.compute_log_prob

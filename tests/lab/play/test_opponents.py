@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.lab.models import embedded
 from recipe.spiral.lab.play.playing import Table, play_game
-from recipe.spiral.lab.play.seats_taken import Opponent, Wish, find
+from recipe.spiral.lab.play.seats_taken import Opponent, find
 from recipe.spiral.match import Rules
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.storage.checkpoints import EXPORTED
@@ -20,8 +20,8 @@ from tests.lab.play.faces import KEY, Shown
 
 
 @pytest.fixture
-def wish(tmp_path: Path) -> Wish:
-    return Wish(tmp_path / "weights")
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "weights"
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def run(tmp_path: Path, tiny: Path) -> Path:
 
 
 def settings(opponent: Opponent) -> dict[str, Any]:
-    player: Any = opponent.make(lambda tokens: None)
+    player: Any = opponent.make()
     return {**player.sampling, "prompt_length": player.prompt_length}
 
 
@@ -61,24 +61,24 @@ def settings(opponent: Opponent) -> dict[str, Any]:
         ("KuhnPoker", "tiny", "tiny"),
     ],
 )
-def test_a_name_is_an_opponent(game: str, model: str | None, name: str, wish: Wish) -> None:
-    opponent = find(game, model, wish)
+def test_a_name_is_an_opponent(game: str, model: str | None, name: str, cache: Path) -> None:
+    opponent = find(game, model, cache)
     assert opponent.name.startswith(name.split("(")[0])
     assert opponent.rules == Rules()
 
 
-def test_a_run_is_its_latest_snapshot_with_the_runs_rules_and_sampling(run: Path, wish: Wish) -> None:
-    opponent = find("TicTacToe", str(run), wish)
+def test_a_run_is_its_latest_snapshot_with_the_runs_rules_and_sampling(run: Path, cache: Path) -> None:
+    opponent = find("TicTacToe", str(run), cache)
     assert opponent.name == "my_run/step_000040"
     assert opponent.rules == Rules((-1.0, 1.0), "read", 6)
     expected = {"temperature": 0.5, "top_p": 0.9, "top_k": 3, "max_tokens": 12, "prompt_length": 300}
     assert settings(opponent) == expected
 
 
-def test_an_exported_model_plays_by_its_runs_rules(run: Path, tiny: Path, tmp_path: Path, wish: Wish) -> None:
+def test_an_exported_model_plays_by_its_runs_rules(run: Path, tiny: Path, tmp_path: Path, cache: Path) -> None:
     exported = shutil.copytree(tiny, tmp_path / "my-model")
     shutil.copyfile(run / "config.yaml", exported / EXPORTED)
-    opponent = find("TicTacToe", str(exported), wish)
+    opponent = find("TicTacToe", str(exported), cache)
     assert (opponent.name, opponent.rules) == ("my-model", Rules((-1.0, 1.0), "read", 6))
     assert settings(opponent)["top_k"] == 3 and settings(opponent)["max_tokens"] == 12
 
@@ -94,10 +94,10 @@ def as_a_run_writes_them(run: Path, started_from: Path) -> None:
     OmegaConf.save(config, run / "config.yaml")
 
 
-def test_a_pools_member_has_its_runs_tokenizer(run: Path, tiny: Path, wish: Wish) -> None:
+def test_a_pools_member_has_its_runs_tokenizer(run: Path, tiny: Path, cache: Path) -> None:
     as_a_run_writes_them(run, tiny)
     table = Table("TicTacToe", "member", 1, Rules())
-    player = find("TicTacToe", str(run), wish).make(lambda tokens: None)
+    player = find("TicTacToe", str(run), cache).make()
     finished = asyncio.run(play_game(table, player, Shown(lambda position: position.game.legal_actions()[0]), KEY))
     tokens = finished.record.turns[0].tokens
     assert tokens is not None
@@ -105,18 +105,18 @@ def test_a_pools_member_has_its_runs_tokenizer(run: Path, tiny: Path, wish: Wish
     assert tokens.response_ids[-1] in end_tokens(tiny)
 
 
-def test_another_step_is_named_after_an_at_sign(run: Path, wish: Wish) -> None:
-    assert find("TicTacToe", f"{run}@20", wish).name == "my_run/step_000020"
+def test_another_step_is_named_after_an_at_sign(run: Path, cache: Path) -> None:
+    assert find("TicTacToe", f"{run}@20", cache).name == "my_run/step_000020"
     with pytest.raises(ValueError, match=r"step=21: there is none; the next is of step 40"):
-        find("TicTacToe", f"{run}@21", wish)
+        find("TicTacToe", f"{run}@21", cache)
     with pytest.raises(ValueError, match="a step is a number"):
-        find("TicTacToe", f"{run}@last", wish)
+        find("TicTacToe", f"{run}@last", cache)
 
 
 @pytest.mark.parametrize(
     "model",
     ["tinny", "{tmp}/outputs/my_rum", "{tmp}/outputs/nothing@3", "{tmp}/outputs", "{tmp}/outputs/my_run/config.yaml"],
 )
-def test_what_is_no_opponent_is_refused(model: str, run: Path, wish: Wish, tmp_path: Path) -> None:
+def test_what_is_no_opponent_is_refused(model: str, run: Path, cache: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"MODEL"):
-        find("TicTacToe", model.format(tmp=tmp_path), wish)
+        find("TicTacToe", model.format(tmp=tmp_path), cache)

@@ -25,7 +25,7 @@ def folder() -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Transformers:
-    return Transformers(folder, None, end_tokens(folder), "tiny", lambda tokens: None)
+    return Transformers(folder, None, end_tokens(folder), "tiny")
 
 
 @pytest.fixture(scope="module")

@@ -32,11 +32,11 @@ def visit(
     folder: Path | None = None,
 ) -> None:
     """Let ``work`` ask a table whose opponent answers with these responses."""
-    opponent = Opponent("scripted", lambda progress: Scripted(*responses))
+    opponent = Opponent("scripted", lambda: Scripted(*responses))
 
     async def run() -> None:
         page = WebPage(Session(game, opponent, 5, folder), role)
-        page.session.load(page.progress)
+        page.session.load()
         playing = asyncio.create_task(page.play())
         transport = httpx.ASGITransport(application(page, TOKEN))
         async with httpx.AsyncClient(transport=transport, base_url=f"http://127.0.0.1:8000/{TOKEN}/") as client:

@@ -64,15 +64,3 @@ def test_a_server_that_dies_fails_what_it_has_not_answered() -> None:
     first, *others = asyncio.run(ask(Line(Streaming(generate, dies=True)), range(3)))
     assert first.token_ids == [0]
     assert [str(other) for other in others] == ["the actor died"] * 2
-
-
-def test_a_request_that_nobody_waits_for_disturbs_no_other() -> None:
-    async def run() -> TokenOutput:
-        line = Line(Streaming(echo))
-        given_up = asyncio.create_task(line.generate({"prompt_ids": [4]}))
-        other = asyncio.create_task(line.generate({"prompt_ids": [2]}))
-        await asyncio.sleep(0)
-        given_up.cancel()
-        return await asyncio.wait_for(other, 5)
-
-    assert asyncio.run(run()).token_ids == [2]

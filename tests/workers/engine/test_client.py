@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -83,32 +81,3 @@ def test_an_answer_that_is_broken_off_is_asked_for_again_whole(monkeypatch: pyte
     assert [request["sampling_params"] for _, request in servers.asked] == [SAMPLING] * 3
     with pytest.raises(RuntimeError):
         Servers(off, off, off).generate_as("step-10", 0)
-
-
-def test_requests_go_to_the_server_with_the_fewest_and_processes_do_not_all_begin_with_the_same() -> None:
-    async def generate(**request: Any) -> TokenOutput:
-        return TokenOutput(token_ids=[1])
-
-    servers = [Streaming(generate) for _ in range(8)]
-
-    async def run(processes: int, requests: int) -> Counter[int]:
-        clients = [GameClient(CONFIG, servers=servers) for _ in range(processes)]
-        await asyncio.gather(
-            *(
-                client.generate(f"turn-{i}-{j}", prompt_ids=[1], sampling_params=SAMPLING)
-                for i, client in enumerate(clients)
-                for j in range(requests)
-            )
-        )
-        counts = Counter({number: sum(server.calls) for number, server in enumerate(servers)})
-        for server in servers:
-            server.calls.clear()
-        return counts
-
-    assert set(asyncio.run(run(1, 40)).values()) == {5}
-    assert max(asyncio.run(run(24, 1)).values()) <= 8
-
-
-def test_it_goes_into_other_processes() -> None:
-    client = pickle.loads(pickle.dumps(GameClient(CONFIG, "a handle", ["server"], ["slot"])))
-    assert [line.server for line in (*client._servers, *client._slots)] == ["server", "slot"]

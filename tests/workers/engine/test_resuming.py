@@ -93,34 +93,6 @@ def test_each_part_has_its_own_seed_and_the_response_says_its_versions(monkeypat
     assert [request["sampling_params"]["max_tokens"] for request in server.asked] == [9, 7, 7]
 
 
-def test_a_version_that_wrote_no_token_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    output = ask(monkeypatch, Server((0, "aborted"), (2, "aborted"), (3, "completed")))
-    assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (2, 3)
-
-
-def test_a_response_in_one_part_is_verls(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server((3, "completed"))
-    ask(monkeypatch, server)
-    assert server.asked[0]["sampling_params"]["seed"] == 5
-    assert server.asked[0]["prompt_ids"] == [1, 2, 3]
-
-
-def test_the_seed_depends_on_the_games_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds = []
-    for _ in range(2):
-        server = Server((4, "aborted"), (1, "completed"))
-        ask(monkeypatch, server)
-        seeds.append(server.asked[1]["sampling_params"]["seed"])
-    assert seeds[0] == seeds[1]
-
-
-def test_a_part_that_goes_directly_may_be_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server((3, "completed"))
-    ask(monkeypatch, server)
-    assert server.asked[0]["whole"] is False, "verl breaks off what has given its first output"
-    assert None not in server.asked[0].values(), "verl's clients name pictures that there are none of"
-
-
 def test_responses_that_take_longer_than_an_update_are_all_given_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is 9 tokens, and an update comes after every fifth turn of the event loop."""
     pauses = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(0), gather=asyncio.gather)

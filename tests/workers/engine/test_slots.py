@@ -12,7 +12,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.spiral.workers.engine import slots
-from recipe.spiral.workers.engine.slots import SlotEngine, model_config, rollout_config
+from recipe.spiral.workers.engine.slots import SlotEngine
 
 
 @pytest.fixture(autouse=True)
@@ -142,10 +142,3 @@ def test_devices_of_their_own_must_be_there(monkeypatch: pytest.MonkeyPatch) -> 
     assert [replica.devices for replica in Replica.made] == [["own"]] * 2
     with pytest.raises(RuntimeError, match=r"opponent_engine\.devices"):
         SlotEngine.start(config(devices="own"), 3, ["w0"], Replica)
-
-
-def test_the_engines_settings_are_the_policys_but_for_what_must_differ() -> None:
-    rollout, model = rollout_config(config()), model_config(config())
-    assert (rollout.dtype, rollout.gpu_memory_utilization, rollout.load_format) == ("float32", 0.2, "auto")
-    assert rollout.engine_kwargs.vllm.kv_cache_memory_bytes == 100 and not rollout.prometheus.enable
-    assert (model.path, model.lora_rank, model.lora_adapter_path, model.lora.rank) == ("/m", 0, None, 0)

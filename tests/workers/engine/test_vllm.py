@@ -13,8 +13,6 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from recipe.spiral.players.seats import BASE
-from recipe.spiral.workers.engine.adapters import AdapterError
 from recipe.spiral.workers.engine.vllm import VLLMServer
 from tests.workers.engine.fakes import Engine
 
@@ -77,19 +75,6 @@ def test_without_adapters_it_is_verls(verls: list[Any], settings: dict[str, Any]
     assert verls == [vars(args()), ("woken", None)]
 
 
-def test_requests_with_and_without_a_name() -> None:
-    async def play() -> None:
-        made = server(max_loras=2)
-        await made.run_server(args())
-        await made.set_adapters({"a": "/a"})
-        names = [None, "a", BASE] * 3
-        outputs = await asyncio.gather(*[made.generate([1], {}, "r", adapter=name) for name in names])
-        assert [output.extra_fields.get("answered_by") for output in outputs] == names
-        assert [output.extra_fields["played"] for output in outputs] == ["123", "a", None] * 3
-
-    asyncio.run(play())
-
-
 @pytest.mark.parametrize(("tags", "again"), [(None, True), (["weights"], True), (["kv_cache"], False)])
 def test_adapters_are_read_again_when_weights_wake(tags: list[str] | None, again: bool) -> None:
     async def play() -> None:
@@ -101,17 +86,6 @@ def test_adapters_are_read_again_when_weights_wake(tags: list[str] | None, again
             await made.wake_up(tags)
         await made.generate([1], {}, "r", adapter="a")
         assert made.engine.loras == {123, 1002 if again else 1000}
-
-    asyncio.run(play())
-
-
-def test_the_policy_is_not_played_by_the_base() -> None:
-    async def play() -> None:
-        made = server()
-        await made.run_server(args())
-        made.engine.loras.clear()
-        with pytest.raises(AdapterError, match="does not have its adapter"):
-            await made.generate([1], {}, "r")
 
     asyncio.run(play())
 

@@ -17,7 +17,7 @@ from ...processes.terminal import fail
 from ...storage.disk import unwritable
 from ..models import EMBEDDED
 from .playing import Left
-from .seats_taken import FIXED, Wish, find
+from .seats_taken import FIXED, find
 from .session import Session
 from .table_terminal import Terminal, prepare
 
@@ -59,26 +59,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _session(options: argparse.Namespace) -> Session:
     game = resolve(options.game)
-    wish = Wish(options.save / "weights", options.template, options.temperature)
     seed = secrets.randbits(32) if options.seed is None else options.seed
     folder = None if options.no_save else options.save
     if folder is not None and (why := unwritable(folder)):
         raise ValueError(f"--save {folder}: {why}; give another folder, or --no-save")
-    return Session(game, find(game, options.model, wish), seed, folder, not options.hide_responses)
+    return Session(
+        game,
+        find(game, options.model, options.save / "weights", options.template, options.temperature),
+        seed,
+        folder,
+        not options.hide_responses,
+    )
 
 
 async def _in_terminal(session: Session, role: int | None, games: int) -> None:
     """Play so many games; the roles change with each, unless one is given."""
     prepare()
-    terminal: Terminal
-
-    def progress(tokens: int) -> None:  # the opponent is loaded once; whichever game is played shows it
-        terminal.progress(tokens)
-
+    session.load()
     for number in range(games):
         terminal = Terminal(session.table(number % 2 if role is None else role), session.responses)
-        if number == 0:
-            session.load(progress)
         try:
             finished = await session.play(terminal, terminal.table.role)
         except Left as error:
@@ -89,7 +88,6 @@ async def _in_terminal(session: Session, role: int | None, games: int) -> None:
             terminal.clear()
         terminal.over(finished)
         print(session.save(finished), flush=True)
-        session.responses = terminal.responses
 
 
 def _parser() -> Arguments:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,6 @@ from ...processes.engine_failure import EngineFailure
 from ..evaluation.policies.scored import load
 from .threads import begin
 
-#: A response is announced again after so many tokens.
-_EVERY = 8
-
 
 class Transformers:
     """A loaded model, on a GPU if there is one.
@@ -24,19 +21,16 @@ class Transformers:
     Args:
         model, adapter: their folders; the adapter is LoRA's.
         ends: the tokens that end a response.
-        progress: is told the number of tokens so far while a response is written, in another thread.
 
     Raises:
         ValueError: transformers cannot load it.
     """
 
-    def __init__(
-        self, model: Path, adapter: Path | None, ends: frozenset[int], name: str, progress: Callable[[int], None]
-    ) -> None:
+    def __init__(self, model: Path, adapter: Path | None, ends: frozenset[int], name: str) -> None:
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        self.name, self._ends, self._progress = name, ends, progress
+        self.name, self._ends = name, ends
         try:
             self._model = load(model, adapter)
         except ImportError:
@@ -79,8 +73,6 @@ class Transformers:
                 log_probs.append(float(log_p[0, chosen]))
                 if tokens[-1] in self._ends:
                     break
-                if len(tokens) % _EVERY == 0:
-                    self._progress(len(tokens))
                 read = chosen
         truncated = not tokens or tokens[-1] not in self._ends
         return Generation(Tokens(prompt_ids, tokens, log_probs, None, self.name), truncated)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from ...games import make
 from ...match import Rules
 from ...opponents.model_files import is_hub_id
 from ...players.player import Player
-from ...players.policy import Generate, PolicyPlayer
+from ...players.policy import PolicyPlayer
 from ...players.prompts import encoder
 from ...storage.checkpoints import folder_of, latest, steps
 from ...storage.run_config import setting
@@ -31,43 +32,33 @@ _SAMPLING = {key: f"actor_rollout_ref.rollout.{key}" for key in ("temperature", 
 
 
 @dataclass(frozen=True)
-class Wish:
-    """How a model is to play, where that is not its run's way. None: as its run has it, or the usual.
-
-    Attributes:
-        cache: the folder for exported checkpoints.
-        temperature: of its sampling; 0 takes the likeliest token.
-    """
-
-    cache: Path
-    template: str | None = None
-    temperature: float | None = None
-
-
-@dataclass(frozen=True)
 class Opponent:
     """An opponent that has been found, and can be made.
 
     Attributes:
         name: in records, and for the person.
-        make: the player; takes seconds with a model. ``make(progress)`` tells the number of tokens of a response while
-            it is written, from another thread.
+        make: the player; takes seconds with a model.
         note: what the person should know; "".
     """
 
     name: str
-    make: Callable[[Callable[[int], None]], Player]
+    make: Callable[[], Player]
     rules: Rules = field(default_factory=Rules)
     note: str = ""
 
 
-def find(game: str, model: str | None, wish: Wish) -> Opponent:
+def find(
+    game: str, model: str | None, cache: Path, template: str | None = None, temperature: float | None = None
+) -> Opponent:
     """The opponent of a name or path.
 
     Args:
         model: "random", "perfect", "alphabeta"; "tiny" or another of the recipe's models; the folder of a model, an
             adapter or a checkpoint; a run's folder, for its latest checkpoint, or ``RUN@STEP``; or a hub's id. None:
             "tiny" in the games that it is made for, else "random".
+        cache: the folder for exported checkpoints.
+        template: of a model's prompts; None: as its run has it, or the usual.
+        temperature: of a model's sampling; None: alike.
 
     Raises:
         ValueError: there is none, it is damaged, or does not play this game.
@@ -76,18 +67,18 @@ def find(game: str, model: str | None, wish: Wish) -> Opponent:
     if model is None:
         model = "tiny" if game in MADE_FOR["tiny"] else "random"
     if model in FIXED:
-        if wish != Wish(wish.cache):
+        if (template, temperature) != (None, None):
             raise ValueError(f"--template, --temperature: are for models; {model} has no weights")
         check(model, None, [game])
         player = make_player(model)
-        return Opponent(player.name, lambda progress: player)
+        return Opponent(player.name, lambda: player)
     run = None if model in EMBEDDED else _run(_split(model)[0])
-    [policy] = parse([_entry(model)], wish.cache, "MODEL", Asked(wish.template))
-    loading = _Loading(game, policy, wish, run)
+    [policy] = parse([_entry(model)], cache, "MODEL", Asked(template))
+    sampling = _sampling(run) if temperature is None else {**_sampling(run), "temperature": temperature}
     note = ""
     if model in MADE_FOR and game not in MADE_FOR[model]:
         note = f"{model} has only learned to read {' and '.join(MADE_FOR[model])}: expect illegal answers in {game}."
-    return Opponent(policy.name, loading.make, _rules(run), note)
+    return Opponent(policy.name, partial(_load, game, policy, run, sampling), _rules(run), note)
 
 
 def _split(model: str) -> tuple[Path, int | None]:
@@ -105,17 +96,18 @@ def _entry(model: str) -> Any:
     if model in EMBEDDED:
         return model
     path, step = _split(model)
-    entry: dict[str, Any] = {"path": str(path)}
-    if not path.exists():
-        _refuse_mistyped(model, path, step)
-        return {**entry, "path": model}
+    if not path.exists():  # then it may be a model of the hub, which is asked for it
+        if ("/" in model and path.parent.is_dir()) or step is not None or not is_hub_id(model):
+            names = ", ".join((*FIXED, *EMBEDDED))
+            raise ValueError(f"MODEL={model}: there is no such folder, and no opponent of that name ({names})")
+        return {"path": model}
     if not path.is_dir():
         raise ValueError(f"MODEL={model}: is no folder")
-    if form_of(path) is None and (step is not None or (step := _latest(path)) is not None):
-        entry["step"] = step
-    elif step is not None:
+    if form_of(path) is not None and step is not None:
         raise ValueError(f"MODEL={model}: {path} is no run; leave the step out")
-    return entry
+    if form_of(path) is None and step is None:
+        step = _latest(path)
+    return {"path": str(path), **({} if step is None else {"step": step})}
 
 
 def _latest(run: Path) -> int | None:
@@ -124,14 +116,6 @@ def _latest(run: Path) -> int | None:
     if checkpoints.is_dir() and steps(checkpoints):
         return latest(checkpoints)
     return members_of(run, setting="MODEL")[-1][0]
-
-
-def _refuse_mistyped(model: str, path: Path, step: int | None) -> None:
-    """See that what is no folder may at least be a model of the hub, which is asked for it then."""
-    inside = "/" in model and path.parent.is_dir()
-    if inside or step is not None or not is_hub_id(model):
-        names = ", ".join((*FIXED, *EMBEDDED))
-        raise ValueError(f"MODEL={model}: there is no such folder, and no opponent of that name ({names})")
 
 
 def _run(path: Path) -> DictConfig | None:
@@ -145,50 +129,37 @@ def _rules(run: DictConfig | None) -> Rules:
     return Rules.from_config(OmegaConf.create({**asdict(Rules()), **chosen}))
 
 
-def _sampling(run: DictConfig | None, wish: Wish) -> dict[str, Any]:
+def _sampling(run: DictConfig | None) -> dict[str, Any]:
     sampling = {"temperature": 1.0, "top_p": 1.0, "top_k": -1}
-    sampling |= {key: value for key, name in _SAMPLING.items() if isinstance(value := setting(run, name), int | float)}
-    return sampling if wish.temperature is None else {**sampling, "temperature": wish.temperature}
+    return sampling | {
+        key: value for key, name in _SAMPLING.items() if isinstance(value := setting(run, name), int | float)
+    }
 
 
-@dataclass
-class _Loading:
-    """Makes a model's player."""
+def _load(game: str, policy: Policy, run: DictConfig | None, sampling: Mapping[str, Any]) -> Player:
+    """Make a model's player. Raises ValueError: the model, or its tokenizer, cannot be used."""
+    from ...rollouts.end_tokens import end_tokens
+    from .sampling import Transformers  # imports torch
 
-    game: str
-    policy: Policy
-    wish: Wish
-    run: DictConfig | None
-
-    def make(self, progress: Callable[[int], None]) -> Player:
-        """Raises ValueError: the model, or its tokenizer, cannot be used."""
-        policy = self.policy
-        tokenizer = read_tokenizer(policy.tokenizer)
-        kwargs: Mapping[str, Any] = setting(self.run, "data.apply_chat_template_kwargs") or {}
-        try:  # a game of its own, to see that prompts can be made
-            encode = encoder(tokenizer, *policy.prompt(self.game), **kwargs)
-            encode(make(self.game, 0).observation(0), ())
-        except Exception as error:  # chat templates are programs
-            raise ValueError(
-                f"{policy.tokenizer}: makes no prompt with the template {policy.prompt(self.game)[0]!r} "
-                f"({type(error).__name__}: {' '.join(str(error).split())[:200]}); try another --template"
-            ) from error
-        prompt_length, response_length = policy.lengths
-        player = PolicyPlayer(
-            generate=self._generate(progress, tokenizer.eos_token_id),
-            encode=encode,
-            decode=lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True)),
-            sampling={**_sampling(self.run, self.wish), "max_tokens": response_length},
-            prompt_length=prompt_length,
-            name=policy.name,
-        )
-        return cast(Player, player)
-
-    def _generate(self, progress: Callable[[int], None], eos: int | None) -> Generate:
-        from ...rollouts.end_tokens import end_tokens
-        from .sampling import Transformers  # imports torch
-
-        policy = self.policy
-        assert policy.model is not None
-        ends = end_tokens(policy.texts or policy.model, eos)
-        return Transformers(policy.model, policy.adapter, ends, policy.name, progress).generate
+    tokenizer = read_tokenizer(policy.tokenizer)
+    kwargs: Mapping[str, Any] = setting(run, "data.apply_chat_template_kwargs") or {}
+    try:  # a game of its own, to see that prompts can be made
+        encode = encoder(tokenizer, *policy.prompt(game), **kwargs)
+        encode(make(game, 0).observation(0), ())
+    except Exception as error:  # chat templates are programs
+        raise ValueError(
+            f"{policy.tokenizer}: makes no prompt with the template {policy.prompt(game)[0]!r} "
+            f"({type(error).__name__}: {' '.join(str(error).split())[:200]}); try another --template"
+        ) from error
+    assert policy.model is not None
+    ends = end_tokens(policy.texts or policy.model, tokenizer.eos_token_id)
+    prompt_length, response_length = policy.lengths
+    player = PolicyPlayer(
+        generate=Transformers(policy.model, policy.adapter, ends, policy.name).generate,
+        encode=encode,
+        decode=lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True)),
+        sampling={**sampling, "max_tokens": response_length},
+        prompt_length=prompt_length,
+        name=policy.name,
+    )
+    return cast(Player, player)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,9 +33,9 @@ class Session:
     _played: int = 0
     _loading: Future[Player] = field(default_factory=Future)
 
-    def load(self, progress: Callable[[int], None]) -> None:
-        """Begin to load the opponent; ``progress`` is told the number of tokens of a response while it is written."""
-        self._loading = begin(lambda: self.opponent.make(progress))
+    def load(self) -> None:
+        """Begin to load the opponent."""
+        self._loading = begin(self.opponent.make)
 
     async def loaded(self) -> Player:
         """The opponent, when it is loaded. Raises ValueError, ImportError, EngineFailure: it cannot be."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import textwrap
@@ -17,8 +16,7 @@ from .playing import Finished, Left, Move, Table, choices
 _RESPONSE = (4000, 60)
 _HELP = """\
 Type an action, as the text above says: its brackets may be left out. What is no legal action is explained, and costs
-nothing. /actions lists what is possible, /board shows the text again, /responses hides or shows what the opponent
-writes, /quit leaves the game, which is not saved then."""
+nothing. /actions lists what is possible, /board shows the text again, /quit leaves the game unsaved."""
 
 
 def prepare() -> None:
@@ -31,14 +29,6 @@ def prepare() -> None:
 
 def _on_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-
-
-def _marked(line: str) -> str:
-    """A board's line with players' marks in bold and numbers of free squares faint; another line as it is."""
-    cells = line.split("|") if "|" in line else line.split(" ")
-    if len(cells) < 3 or any(len(cell.strip()) > 1 for cell in cells):
-        return line
-    return re.sub(r"[XOWB@]|\d", lambda cell: f"\x1b[{2 if cell[0].isdigit() else 1}m{cell[0]}\x1b[0m", line)
 
 
 class Terminal:
@@ -72,9 +62,6 @@ class Terminal:
                     self._print(position.observation)
                 case ["/actions"]:
                     print(" ".join(choices(position.game)) or "Any text that the rules above allow.")
-                case ["/responses"]:
-                    self.responses = not self.responses
-                    print(f"What {self.table.opponent} writes is {'shown' if self.responses else 'hidden'}.")
                 case ["/quit"] | ["/exit"]:
                     raise Left("")
                 case [word] if word.startswith("/"):
@@ -83,19 +70,13 @@ class Terminal:
                     return entry
 
     def _print(self, text: str) -> None:
-        """A game's text: long lines are broken between words, and on a terminal a board's marks stand out from the
-        numbers of free squares."""
+        """A game's text; long lines are broken between words."""
         width = shutil.get_terminal_size().columns
         lines = (textwrap.fill(line, width) if len(line) > width else line for line in visible(text).split("\n"))
-        print("", *map(_marked, lines) if _on_terminal() else lines, "", sep="\n")
+        print("", *lines, "", sep="\n")
 
     def waits(self) -> None:
         self._show_status(f"{self.table.opponent} ...")
-
-    def progress(self, tokens: int) -> None:
-        """The opponent has written so many tokens."""
-        if self._status:
-            self._show_status(f"{self.table.opponent} ... {tokens} tokens")
 
     def _show_status(self, text: str) -> None:
         """A line that the next one replaces, where there is a terminal."""

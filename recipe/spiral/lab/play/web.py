@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 _PAGE = Path(__file__).parent / "page"
-#: Seconds for which a request for the next state waits; seconds without one after which the page counts as closed.
-_WAIT, _CLOSED = 10.0, 5.0
+#: Seconds for which a request for the next state waits.
+_WAIT = 10.0
 #: Seconds in which the page can still ask why the program ends.
 _LAST = 1.0
 #: How many actions get a button.
@@ -49,15 +48,23 @@ def serve(session: Session, role: int, port: int) -> None:
 
 async def _run(server: Any, listening: socket.socket, page: WebPage) -> None:
     """The server and the games; when one of them ends, so does the other."""
-    loop = asyncio.get_running_loop()
-    page.session.load(lambda tokens: (loop.call_soon_threadsafe(page.progress, tokens), None)[1])
-    tasks = [asyncio.create_task(work) for work in (page.play(), _load(page.session), page.watch(server))]
+
+    async def loads() -> None:  # ends only where the opponent cannot be loaded, by what was raised then
+        await page.session.loaded()
+        await asyncio.Event().wait()
+
+    async def watch() -> None:  # the server's end would break off the page's request
+        while not server.should_exit:
+            await asyncio.sleep(0.2)
 
     def end(task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         page.stop(visible(str(error), 300, 3) if error else "")
         loop.call_later(_LAST if error else 0, setattr, server, "should_exit", True)
 
+    loop = asyncio.get_running_loop()
+    page.session.load()
+    tasks = [asyncio.create_task(work) for work in (page.play(), loads(), watch())]
     for task in tasks:
         task.add_done_callback(end)
     await server.serve(sockets=[listening])  # not in a task of its own, because Ctrl-C is raised here
@@ -65,12 +72,6 @@ async def _run(server: Any, listening: socket.socket, page: WebPage) -> None:
         if task.done():
             task.result()
         task.cancel()
-
-
-async def _load(session: Session) -> None:
-    """Ends only where the opponent cannot be loaded, by what was raised then."""
-    await session.loaded()
-    await asyncio.Event().wait()
 
 
 class WebPage:
@@ -83,7 +84,6 @@ class WebPage:
         self._wanted: asyncio.Queue[int] = asyncio.Queue()
         self._question = 0
         self._stopped = False
-        self.asked_at: float | None = None  # when the page last asked for its state
         self._begin()
 
     # -- the games -----------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class WebPage:
             "phase": "theirs",
             "question": self._question,
             "table": None,
-            **{"observation": "", "complaint": "", "actions": [], "legal": [], "tokens": 0, "moves": [], "end": None},
+            **{"observation": "", "complaint": "", "actions": [], "legal": [], "moves": [], "end": None},
             "responses": self.session.responses,
         }
         self._change()
@@ -150,12 +150,7 @@ class WebPage:
         return await self._entries.get()
 
     def waits(self) -> None:
-        self._change(phase="theirs", complaint="", tokens=0, actions=[], legal=[])
-
-    def progress(self, tokens: int) -> None:
-        """The opponent has written so many tokens."""
-        if self.state["phase"] == "theirs":
-            self._change(tokens=tokens)
+        self._change(phase="theirs", complaint="", actions=[], legal=[])
 
     def moved(self, move: Move, table: Drawn | None) -> None:
         self._change(moves=[*self.state["moves"], asdict(move)], table=table)
@@ -176,32 +171,22 @@ class WebPage:
 
     async def after(self, version: int) -> dict[str, Any]:
         """The state that comes after a version, or the same one after some seconds."""
-        self.asked_at = time.monotonic()
         if version == self.version and not self._stopped:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), _WAIT)
-        self.asked_at = time.monotonic()
         return {"version": self.version, **self.state}
 
     def enter(self, question: int, entry: str) -> bool:
         """Take an entry; False: it answers another question than the present one."""
         if self.state["phase"] != "yours" or question != self._question:
             return False
-        self._change(phase="theirs", complaint="", tokens=0)
+        self._change(phase="theirs", complaint="")
         self._entries.put_nowait(entry)
         return True
 
     def again(self, role: int) -> None:
         """Begin another game; the present one is given up."""
         self._wanted.put_nowait(role)
-
-    async def watch(self, server: Any) -> None:
-        """Say once when the page was closed; let the page know when the server ends, which would break it off."""
-        while not server.should_exit:
-            await asyncio.sleep(0.2)
-            if self.asked_at is not None and time.monotonic() - self.asked_at > _WAIT + _CLOSED:
-                print("The page was closed. Open the address again to go on, or press Ctrl-C.", flush=True)
-                self.asked_at = None
 
 
 def application(page: WebPage, token: str) -> Starlette:

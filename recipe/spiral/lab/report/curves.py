@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...storage.metrics_file import METRICS, read_metrics
-from .folder import is_inside
+from .inside import is_inside
 
 #: The most points of a curve.
 POINTS = 400

@@ -11,7 +11,7 @@ from ...players.records import GameRecord
 from ..evaluation.matches.folder import GAMES, lines_of
 from ..evaluation.matches.matchups import SPLIT
 from ..record_folder import parse
-from .folder import is_inside
+from .inside import is_inside
 
 #: Games that are one step.
 TOGETHER = 500

@@ -23,7 +23,7 @@ from ..drawing.drawn import Drawn, drawn
 from ..record_folder import RecordFolder
 from .bundle import Bundle, to_json
 from .evaluation_games import EvaluationGames
-from .folder import is_inside
+from .inside import is_inside
 
 #: Steps in a block of the index.
 BLOCK = 50

@@ -23,8 +23,8 @@ from .bundle import DATA, Bundle
 from .curves import Curves
 from .evaluation_games import EvaluationGames, is_evaluation
 from .evaluation_results import evaluations, folders, with_results
-from .folder import is_inside
 from .game_index import COUNTED, INVALID, OUTCOMES, SPLITS, Games, RunGames
+from .inside import is_inside
 
 #: Of the report's data; another number makes a report anew.
 FORM = 8

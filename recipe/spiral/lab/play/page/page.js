@@ -17,7 +17,7 @@ function text(id, words) {
 function status(now) {
   if (now.phase === "yours") return "Your move";
   if (now.phase === "over") return now.end.headline;
-  return now.tokens ? `${now.opponent} is writing, ${now.tokens} tokens` : `${now.opponent} is to move`;
+  return `${now.opponent} is to move`;
 }
 
 // A button for each action that cannot be chosen on the board.
