@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from recipe.spiral.lab.run_progress import steps_done
 from recipe.spiral.processes.run_log import LOG
 from recipe.spiral.training.console import WIDTH, Console
 from recipe.spiral.training.metrics import training_metrics
@@ -64,19 +61,3 @@ def test_the_eta_of_a_resumed_run_counts_its_own_steps_only(tmp_path: Path) -> N
     start, line = log(tmp_path)
     assert start == "going on after step 60 of 100"
     assert line.endswith("ETA 6m30s"), "39 steps at 10 s"
-
-
-@pytest.mark.parametrize(
-    ("log", "steps"),
-    [
-        (None, 0),
-        ("training for 6 steps\nvalidation at step 0: Nim/p0\n", 0),
-        ("training for 6 steps\nstep 1/6  1.9 s\nstep 2/6  1.9 s\nvalidation at step 4: Nim/p0\n", 2),
-        ("step   5/200  1.9 s\ngoing on after step 4 of 200\n", 4),
-        ("step 6/6  1.9 s\ntrained to step 6 in 12s\n", 6),
-    ],
-)
-def test_the_log_tells_how_far_a_run_came(tmp_path: Path, log: str | None, steps: int) -> None:
-    if log is not None:
-        (tmp_path / LOG).write_text(log)
-    assert steps_done(tmp_path) == steps
