@@ -90,7 +90,6 @@ def test_a_missing_file_says_what_to_put_where(tmp_path: Path) -> None:
     with pytest.raises(ValueError) as told:
         load("gpqa", tmp_path)
     for words in (
-        "aime24.jsonl",
         f"gpqa.jsonl (or .json, .parquet, .csv) into {tmp_path}",
         "Incorrect Answer 3",
         "198",
