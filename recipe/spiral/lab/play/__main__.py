@@ -60,16 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _session(options: argparse.Namespace) -> Session:
     game = resolve(options.game)
     seed = secrets.randbits(32) if options.seed is None else options.seed
-    folder = None if options.no_save else options.save
-    if folder is not None and (why := unwritable(folder)):
-        raise ValueError(f"--save {folder}: {why}; give another folder, or --no-save")
-    return Session(
-        game,
-        find(game, options.model, options.save / "weights", options.template, options.temperature),
-        seed,
-        folder,
-        not options.hide_responses,
-    )
+    if why := unwritable(options.save):
+        raise ValueError(f"--save {options.save}: {why}; give another folder")
+    opponent = find(game, options.model, options.save / "weights", options.template, options.temperature)
+    return Session(game, opponent, seed, options.save, not options.hide_responses)
 
 
 async def _in_terminal(session: Session, role: int) -> None:
