@@ -60,12 +60,6 @@ def test_a_game_from_stdin_is_played_to_its_end_and_saved(
     assert f"Saved: {tmp_path}/played/games/human_step_000001" in out
 
 
-def test_games_one_after_the_other_change_the_roles(play: Play, tmp_path: Path) -> None:
-    status, *_ = play("KuhnPoker", "random", "--games", "2", entries="bet\ncall\n" * 9)
-    assert status == 0
-    assert [record.players for record in saved(tmp_path)] == [("human", "random"), ("random", "human")]
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "line"),
     [

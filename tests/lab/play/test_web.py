@@ -29,7 +29,7 @@ def visit(
     *responses: str,
     game: str = "TicTacToe",
     role: int = 0,
-    folder: Path | None = None,
+    folder: Path = Path("/nowhere"),
 ) -> None:
     """Let ``work`` ask a table whose opponent answers with these responses."""
     opponent = Opponent("scripted", lambda: Scripted(*responses))
