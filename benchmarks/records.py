@@ -110,9 +110,8 @@ def said(game: dict[str, Any]) -> tuple[Any, ...]:
         for turn in game["turns"]
     ]
     key = {name: value for name, value in game["key"].items() if value is not None}
-    key.setdefault("retry", 0)
-    for gone in ("group", "branch"):
-        key.pop(gone, None)
+    key["retry"] = key.get("retry", 0) + key.pop("branch", 0)  # a branch is one more try of its game
+    key.pop("group", None)
     rewards, baselines = map(rounded, game["rewards"]), map(rounded, game["baselines"])
     named = (json.dumps(key, sort_keys=True), game["game"], game.get("discarded"))
     return (*named, *turns, *rewards, *baselines)

@@ -13,7 +13,6 @@ import pytest
 
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.play.__main__ import main as play
-from recipe.spiral.storage.disk import unwritable
 
 
 @pytest.mark.parametrize(
@@ -44,9 +43,3 @@ def test_a_command_says_so(
     *_, last = capsys.readouterr().err.splitlines()
     assert f"{file} is no folder" in last or re.search(rf"{file}/.*: cannot be used", last)
     assert os.listdir(tmp_path) == ["file"]
-
-
-def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert unwritable(tmp_path / "not" / "yet") == ""
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)  # root may write anywhere
-    assert unwritable(tmp_path / "not" / "yet") == f"{tmp_path} cannot be written to"

@@ -136,18 +136,6 @@ def a_members_turn_is_trained(games: list[dict[str, Any]]) -> None:
     next(turn for turn in game["turns"] if turn["player"] not in game["trainable"])["advantage"] = 1.0
 
 
-def a_draw_is_told_as_a_win(games: list[dict[str, Any]]) -> None:
-    draw = next(game for game in games if game["discarded"] == "draw")
-    draw["rewards"] = [1.0, -1.0]
-
-
-def a_game_is_thrown_away(games: list[dict[str, Any]]) -> None:
-    game = first(games, "pool", discarded=None)
-    game |= {"discarded": "draw", "baselines": [None, None]}
-    for turn in game["turns"]:
-        turn["advantage"] = None
-
-
 def a_draw_was_not_played_again(games: list[dict[str, Any]]) -> None:
     retried = {game["key"]["index"] for game in games if game["discarded"] == "draw"}
     games[:] = [game for game in games if game["key"]["index"] not in retried or game["key"]["retry"] == 0]
@@ -167,8 +155,6 @@ def self_play_is_given_up(games: list[dict[str, Any]]) -> None:
         (member_answers_for_the_policy, f"answered by {MEMBER}, should be None"),
         (policy_answers_for_a_member, f"answered by None, should be {MEMBER}"),
         (a_members_turn_is_trained, "does not learn, and yet it was trained"),
-        (a_draw_is_told_as_a_win, "reward 1 should be 0"),
-        (a_game_is_thrown_away, "was discarded (draw) and not played again"),
         (a_draw_was_not_played_again, "is a draw after 0 draws, and should have been played again"),
         (self_play_is_given_up, "was discarded (void) and not played again"),
     ],

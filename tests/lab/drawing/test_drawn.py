@@ -45,25 +45,6 @@ def test_a_round_that_is_over_shows_cards_that_were_shown(actions: str, cards: l
     assert drawn(game)["now"]["moves"] == [[1, "bet"]]  # type: ignore[index]
 
 
-def test_after_the_last_round_nothing_is_played() -> None:
-    game = dealt()
-    for action in ("[check]", "[check]"):
-        game.step(action)
-    table = drawn(game, 0)
-    assert isinstance(table, dict) and table["now"] is None and table["played"][0]["cards"] == ["K", "J"]
-
-
-@pytest.mark.parametrize("game_id", ["TicTacToe", "ConnectFour"])
-def test_a_board_is_the_games_own_drawing(game_id: str) -> None:
-    game = make(game_id, 0)
-    assert drawn(game, 0) == drawn(game) == game.render()
-
-
-def test_of_a_game_that_hides_something_a_player_is_only_told() -> None:
-    game = make("LiarsDice", 0)
-    assert drawn(game, 0) is None and drawn(game) == game.render()
-
-
 @pytest.mark.parametrize("game_id", ["KuhnPoker", "KuhnPoker-5", "LiarsDice-3", "Nim"])
 def test_a_table_is_json(game_id: str) -> None:
     game = make(game_id, 1)

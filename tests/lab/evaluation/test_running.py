@@ -13,7 +13,7 @@ import pytest
 
 from recipe.spiral.games import GameFailure
 from recipe.spiral.lab.evaluation import evaluation as running
-from recipe.spiral.lab.evaluation.evaluation import NothingPlayed, Refused
+from recipe.spiral.lab.evaluation.evaluation import NothingPlayed
 from recipe.spiral.lab.evaluation.exploitability import nash_conv
 from recipe.spiral.lab.evaluation.matches import loop
 from recipe.spiral.lab.evaluation.matches.folder import OtherEvaluation, read_games
@@ -23,7 +23,7 @@ from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
 from recipe.spiral.players.player import PlayerFailure, Position, Response
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.processes.engine_failure import EngineFailure
-from tests.lab.evaluation.made_policies import Characters, Fakes, adapter, evaluation, model, settings, tensors
+from tests.lab.evaluation.made_policies import Characters, Fakes, evaluation, model, settings, tensors
 
 
 class Killed(BaseException):
@@ -107,15 +107,6 @@ def test_going_on_with_other_weights_is_refused(tmp_path: Path) -> None:
         evaluation(tmp_path, Fakes(), *overrides).run()
 
 
-def test_adapters_play_their_own_base(tmp_path: Path) -> None:
-    base = model(tmp_path / "base")
-    lora = adapter(tmp_path / "lora", base)
-    fakes = Fakes()
-    evaluation(tmp_path, fakes, f"policies=[{lora}]", f"opponents=[{base}]").run()
-    assert fakes.events == [("start", "base"), ("close", "base")]
-    assert both(results(tmp_path), "lora", "base")["games"] == 6
-
-
 SAMPLED = ["match_ups=[]", "games=[]", "exploitability.games=[KuhnPoker]", "exploitability.by=samples"]
 
 
@@ -135,15 +126,6 @@ def test_a_policy_is_sampled_once_and_whole_information_sets_are_kept(
     evaluation(tmp_path, again := Fakes(), *overrides).run()
     assert not again.events
     assert results(tmp_path)["exploitability"] == results(tmp_path / "at once")["exploitability"] == [mine, uniform]
-
-
-def test_any_player_is_measured_by_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nash_conv, "interval", partial(nash_conv.interval, resamples=40))
-    overrides = ["policies=[random,{kind: perfect, alpha: 0.2}]", "opponents=[]", *SAMPLED]
-    evaluation(tmp_path, Fakes(), *overrides, "exploitability.samples=200").run()
-    found = {row["policy"]: row for row in results(tmp_path)["exploitability"]}
-    assert found["random"]["interval"][0] < 11 / 12 < found["random"]["interval"][1]
-    assert found["perfect"]["interval"][0] < 0.03 and found["perfect"]["nash_conv"] < 0.3
 
 
 class Failing(RandomPlayer):
@@ -187,15 +169,6 @@ def test_games_that_are_void_again_and_again_are_given_up(tmp_path: Path, monkey
             evaluation(tmp_path, Fakes(), *BAD, "void_retries=2").run()
         row = both(results(tmp_path), "bad", "random")
         assert (row["games"], row["void"]) == (0, 18), "tries of all starts count"
-
-
-def test_a_failed_sample_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failing(monkeypatch, Failing(PlayerFailure("no answer")))
-    sampled = [*BAD, *SAMPLED, "exploitability.samples=2"]
-    with pytest.raises(PlayerFailure, match="no answer"):
-        evaluation(tmp_path, Fakes(), *sampled, "void_retries=0").run()
-    evaluation(tmp_path, Fakes(), *sampled, "void_retries=1").run()
-    assert results(tmp_path)["exploitability"][0]["policy"] == "bad"
 
 
 @pytest.mark.parametrize("spent", [BudgetSpent, Unpaid])
@@ -245,10 +218,8 @@ def test_who_is_not_played_or_measured_is_named(tmp_path: Path) -> None:
     assert [one.game for one in made.plan.match_ups] == ["TicTacToe"]
     assert "not played: random against perfect in ConnectFour: " in made.run()
     assert len(results(tmp_path)["notes"]) == 2
-    with pytest.raises(ValueError, match="nothing can be played: random against perfect in ConnectFour"):
+    with pytest.raises(ValueError, match="ConnectFour"):
         evaluation(tmp_path, Fakes(), *overrides[:2], "games=[ConnectFour]")
-    with pytest.raises(ValueError, match="nothing can be played or measured; not measured: optimality of random"):
-        evaluation(tmp_path, Fakes(), *overrides[:2], "games=[]", "optimality.games=[Nim]")
 
 
 @pytest.mark.parametrize(
@@ -272,52 +243,6 @@ def test_bad_settings_are_refused(tmp_path: Path, override: str) -> None:
     players = ["policies=[{kind: random, name: one}]", "opponents=[random,perfect]"]
     with pytest.raises(ValueError, match=override.partition("=")[0].split(".")[0]):
         running.Evaluation(settings(tmp_path, *players, override), Fakes(), lambda line: None)
-
-
-def test_an_endpoint_where_nobody_is_is_refused_before_its_games(tmp_path: Path) -> None:
-    pytest.importorskip("openai", reason="needs the extra 'api'")
-    endpoint = '{kind: api, model: some, base_url: "http://127.0.0.1:9/v1", api_key_env: null}'
-    with pytest.raises(Refused, match=r"^opponents: some: "):
-        evaluation(tmp_path, Fakes(), "policies=[random]", f"opponents=[{endpoint}]").run()
-    corrected = ["policies=[random]", "opponents=[{kind: random, name: some}]"]
-    evaluation(tmp_path, Fakes(), *corrected, "seed=1").run()
-
-
-def test_scores_are_those_of_the_whole_distribution_and_of_one_observation(tmp_path: Path) -> None:
-    for override in ("sampling.top_p=0.9", "sampling.top_k=5", "sampling.temperature=0"):
-        with pytest.raises(ValueError, match="by=scores"):
-            settings(tmp_path, "exploitability.games=[KuhnPoker]", override)
-    settings(tmp_path, "exploitability.games=[KuhnPoker]", "exploitability.by=samples", "sampling.top_p=0.9")
-    mine = f"policies=[{model(tmp_path / 'mine')}]"
-    with pytest.raises(ValueError, match=r"prompt\.style=dialogue"):
-        evaluation(tmp_path, Fakes(), mine, "prompt.style=dialogue", "exploitability.games=[KuhnPoker]")
-
-
-def test_scores_of_a_pools_member_end_where_its_runs_model_does(
-    tmp_path: Path, run: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started_from, asked = tmp_path / "started-from", list[Path]()
-    (tmp_path / "kuhn" / "config.yaml").write_text(f"actor_rollout_ref: {{model: {{path: {started_from}}}}}")
-    monkeypatch.setattr(running, "load", lambda *_: None)
-    monkeypatch.setattr(running, "end_tokens", lambda folder: asked.append(folder) or {0})
-    made = evaluation(tmp_path, Fakes(), run)
-    for policy in made.policies:
-        made._score(policy, [])
-    assert asked == [started_from] * 3
-
-
-def test_a_model_that_one_gpu_does_not_hold_is_refused_by_scores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from torch import OutOfMemoryError
-
-    def load(*_: object) -> Any:
-        raise OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(running, "load", load)
-    made = evaluation(tmp_path, Fakes(), f"policies=[{model(tmp_path / 'mine')}]", "exploitability.games=[KuhnPoker]")
-    with pytest.raises(Refused, match=r"^by=scores: mine .*exploitability\.by=samples"):
-        made.run()
 
 
 def test_lengths_are_the_policies_longest_unless_told(tmp_path: Path) -> None:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
 
-from recipe.spiral.lab.graders import judge_process as worker
 from recipe.spiral.lab.graders import judges
 from recipe.spiral.lab.graders.grading import Grader, Verdict, chosen
 from recipe.spiral.lab.graders.question import Question
@@ -49,39 +43,16 @@ def grader() -> Iterator[Grader]:
         ("\\frac{1}{2}", "So \\boxed{0.5}.", "right"),
         ("\\frac{1}{2}", "First \\boxed{\\frac13}, no: \\boxed{\\dfrac{1}{2}}", "right"),
         ("\\frac{1}{2}", "\\boxed{\\frac{1}{3}}", "wrong"),
-        ("204", "\\boxed{204}", "right"),
-        ("070", "\\boxed{70}", "right"),
         ("204", "\\boxed{205}", "wrong"),
         ("204", "The answer is 204.", "no answer"),
         ("204", "\\boxed{204", "no answer"),
-        ("204", "\\boxed{ }", "no answer"),
         ("[0,1)", "\\boxed{[0, 1)}", "right"),
-        ("[0,1)", "\\boxed{(0,1]}", "wrong"),
-        ("(-\\infty,2)\\cup(3,\\infty)", "\\boxed{(3,\\infty)\\cup(-\\infty,2)}", "right"),
-        ("\\{1,2\\}", "\\boxed{\\{2,1\\}}", "right"),
         ("-1, 3", "\\boxed{3, -1}", "right"),
-        ("-1, 3", "\\boxed{3}", "wrong"),
         ("\\left(3, \\frac{\\pi}{2}\\right)", "\\boxed{(3, \\pi/2)}", "right"),
-        ("2\\sqrt{3}", "\\boxed{\\sqrt{12}}", "right"),
-        ("4.5e33", "\\boxed{4.5 \\times 10^{33}}", "right"),
-        ("10\\%", "\\boxed{10\\%}", "right"),
-        ("10\\%", "\\boxed{10}", "right"),
-        ("20%", "\\boxed{20\\%}", "right"),
         ("0.2", "\\boxed{20\\%}", "right"),
-        ("\\frac15", "\\boxed{20\\%}", "right"),
-        ("0.3", "\\boxed{20\\%}", "wrong"),
         ("(3,\\infty)", "\\boxed{x>3}", "right"),
-        ("x>3", "\\boxed{(3,\\infty)}", "right"),
-        ("[-2,7]", "\\boxed{-2 \\le x \\le 7}", "right"),
-        ("[-2,7]", "\\boxed{-2 < x < 7}", "wrong"),
         ("073", "\\boxed{\\textbf{(073)}}", "right"),
-        ("45", "\\boxed{\\bf{45}}", "right"),
-        ("27", "\\boxed{\\textbf{(E) }27}", "right"),
-        ("\\{1,2\\}", "\\boxed{\\left\\{\\mathbf{2},1\\right\\}}", "right"),
-        ("\\{1\\}", "\\boxed{7}, no: \\boxed{\\left\\{1\\right.}", "unreadable"),
-        ("4", "\\boxed{4\\sqrt(2)}", "wrong"),
         ("BADC", "\\boxed{ABCD}", "wrong"),
-        ("204", "\\boxed{" + "(" * 6000 + "}", "unreadable"),
     ],
 )
 def test_math(grader: Grader, answer: str, response: str, reason: str) -> None:
@@ -99,19 +70,6 @@ def test_what_hangs_is_ended_and_the_next_answer_is_judged() -> None:
         assert grader.grade(math("\\frac{1}{2}"), "\\boxed{0.5}").correct
 
 
-def test_a_worker_that_nobody_watches_ends_itself() -> None:
-    command = [sys.executable, "-P", worker.__file__, worker.MATH, "0.3"]
-    ours, theirs = Pipe()
-    with subprocess.Popen(command, stdin=theirs.fileno()) as process:
-        theirs.close()
-        for asked in (["1/2", "0.5"], ["7", TOWER]):
-            ours.send(asked)
-        assert process.wait(60) == -signal.SIGPROF
-    assert [ours.recv(), ours.recv()] == [READY, {"said": True}]
-    with pytest.raises(EOFError):
-        ours.recv()
-
-
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     """Puts a worker in place of ours of which only what it does with an answer is of interest."""
@@ -125,17 +83,6 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     return put
 
 
-def test_from_other_threads_too_where_signals_cannot_help(stand_in: StandIn) -> None:
-    told: list[Verdict] = []
-    stand_in(f"{SAME} if 'x' in asked else time.sleep(1000)")
-    with Grader(seconds=0.05) as grader:
-        pairs = [(math("7"), "\\boxed{y}"), (math("7"), "\\boxed{x}"), (math("7"), "\\boxed{z}"), (math("7"), "")]
-        thread = threading.Thread(target=lambda: told.extend(grader.grade(*pair) for pair in pairs))
-        thread.start()
-        thread.join()
-    assert [verdict.reason for verdict in told] == ["time-out", "right", "time-out", "no answer"]
-
-
 @pytest.mark.parametrize(
     "crash", ["os._exit(3)", "os.kill(os.getpid(), signal.SIGSEGV)", "caller.send({'raised': 'x'})"]
 )
@@ -144,14 +91,6 @@ def test_a_crash_is_told_apart(stand_in: StandIn, crash: str) -> None:
     with Grader(seconds=5) as grader:
         assert [grader.compare("x", "y") for _ in range(2)] == ["crash", "crash"]
         assert grader.compare("7", "07") == "right"
-
-
-def test_a_process_that_does_not_start_says_why(stand_in: StandIn) -> None:
-    stand_in("pass", {"failed": "no module sympy"})
-    with Grader() as grader:
-        for _ in range(2):
-            with pytest.raises(RuntimeError, match="no module sympy"):
-                grader.compare("x", "y")
 
 
 def test_processes_end_with_the_grader(stand_in: StandIn, tmp_path: Path) -> None:
@@ -168,49 +107,21 @@ def test_processes_end_with_the_grader(stand_in: StandIn, tmp_path: Path) -> Non
     ("content", "letter"),
     [
         ("B", "B"),
-        ("b", "B"),
         ("(B)", "B"),
-        ("B.", "B"),
-        ("**B**", "B"),
-        ("\\text{B}", "B"),
         ("\\textbf{(B)}", "B"),
-        ("\\textrm{(B)}~\\emph{green}", "B"),
         ("B) green", "B"),
-        ("(B) green", "B"),
-        ("B) the green one", "B"),
         ("Option B", "B"),
-        ("Answer: (B)", "B"),
         ("green", "B"),
         ("dark red", "D"),
-        ("\\text{dark red}", "D"),
         ("E", None),
         ("A, B", None),
-        ("A and B", None),
-        ("a, b", None),
-        ("(a) and (b)", None),
-        ("B, a green one", "B"),
         ("B) red", None),
         ("a green one", None),
-        ("yellow", None),
         ("", None),
     ],
 )
 def test_letters(content: str, letter: str | None) -> None:
     assert chosen(f"I first thought \\boxed{{C}}. \\boxed{{{content}}}", COLOURS) == letter
-
-
-@pytest.mark.parametrize(
-    ("response", "expected"),
-    [
-        ("\\boxed{B}", Verdict(True, "right", "B")),
-        ("\\boxed{A} or rather \\boxed{(b)}", Verdict(True, "right", "B")),
-        ("\\boxed{A}", Verdict(False, "wrong", "A")),
-        ("\\boxed{Z}", Verdict(False, "unreadable", "Z")),
-        ("B", Verdict(False, "no answer")),
-    ],
-)
-def test_choices(grader: Grader, response: str, expected: Verdict) -> None:
-    assert grader.grade(choice("B"), response) == expected
 
 
 def test_ten_options_and_options_that_are_letters_or_numbers() -> None:

@@ -1,19 +1,10 @@
-r"""Answers in other writings, which stay right, and with one digit or sign changed, which makes them wrong.
-
-``python tests/lab/graders/writings.py FOLDER`` judges both for the math benchmarks whose files are in a folder.
-"""
+r"""Answers in other writings, which stay right, and with one digit or sign changed, which makes them wrong."""
 
 from __future__ import annotations
 
 import random
 import re
-import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-
-from recipe.spiral.lab.evaluation.benchmarks.catalog import CATALOG
-from recipe.spiral.lab.evaluation.benchmarks.data import load
-from recipe.spiral.lab.graders.grading import Grader
 
 #: What may stand around an answer.
 AROUND = (
@@ -77,26 +68,3 @@ def writings(answer: str) -> Iterator[str]:
     if re.fullmatch(r"[-\d]{1,2}(, ?[-\d]{1,2})+", answer):
         elements = re.split(", ?", answer)
         yield from (", ".join(elements[::-1]), rf"\{{{answer}\}}", r" \text{ and } ".join(elements))
-
-
-def main(folder: str) -> None:
-    rng, questions = random.Random(1), []
-    for benchmark in CATALOG.values():
-        if benchmark.kind == "math":
-            questions += load(benchmark.id, folder)
-    with Grader() as grader, ThreadPoolExecutor(2) as threads:
-        for wanted in ("right", "wrong"):
-            ways = (
-                (one.answer, changed(one.answer, rng, 4) if wanted == "wrong" else writings(one.answer))
-                for one in questions
-            )
-            pairs = [(reference, way) for reference, all_ways in ways for way in all_ways]
-            judged = zip(pairs, threads.map(lambda pair: grader.compare(*pair), pairs), strict=True)
-            others = [pair for pair, reason in judged if (reason == "right") != (wanted == "right")]
-            print(f"{len(others)} of {len(pairs)} that are {wanted} are judged otherwise")
-            for pair in others:
-                print("  " + "  |  ".join(pair))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -79,14 +79,6 @@ def test_scores_are_those_of_plain_passes(tokens: int, monkeypatch: pytest.Monke
             assert found == pytest.approx(expected, abs=1e-5)
 
 
-def test_questions_may_be_plain_tuples() -> None:
-    asked, (model, _) = questions(10), models()
-    plain: Any = list(map(tuple, asked))
-    assert [batch.answers for batch in batches(model, plain, [0], 9)] == [
-        batch.answers for batch in batches(model, asked, [0], 9)
-    ]
-
-
 def test_any_attention_is_replaced_and_put_back() -> None:
     asked, (model, _) = questions(10), models()
     expected = scored(model, asked, [0], 1.0)
@@ -100,14 +92,3 @@ def test_an_answer_that_does_not_fit_has_no_probability() -> None:
     ((short, long),) = scored(model, [Question([1, 2], [[8, 9], [8, 9, 10]])], [0], 1.0, most=3)
     assert short > -math.inf and long == -math.inf
     assert not batches(model, [Question([1, 2], [[8, 9, 10]])], [0], 3)
-
-
-def test_what_is_common_is_computed_once() -> None:
-    board = [Question([5] * 30 + [6, 7, 8, 9][:k], [[10, 11], [10, 12]]) for k in range(1, 5)]
-    board.append(Question([5] * 30 + [6, 9], [[13]]))
-    model, tokens = models()[0], []
-    model.register_forward_pre_hook(
-        lambda _, args, kwargs: tokens.append(int(kwargs["input_ids"].count_nonzero())), with_kwargs=True
-    )
-    scored(model, board, [0], 1.0)
-    assert tokens == [30 + 4 + 4 * 3 + 2]

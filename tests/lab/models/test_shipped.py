@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from recipe.spiral.games import make
 from recipe.spiral.lab.models import MADE_FOR, SHIPPED, embedded
 from recipe.spiral.lab.models.read_back import random_play
 from recipe.spiral.players.prompts import get_template
@@ -23,7 +20,7 @@ def test_it_is_taken_for_its_games_and_refused_for_others() -> None:
         embedded("tinny")
 
 
-@pytest.mark.parametrize("name", [name for name in MADE_FOR if (SHIPPED / name).is_dir()])
+@pytest.mark.parametrize("name", list(MADE_FOR))
 def test_it_reads_what_it_is_shown_and_plays_at_random(name: str) -> None:
     """Fails where a game's text or the template has changed since it was made."""
     from recipe.spiral.lab.models.forest import probabilities
@@ -38,10 +35,3 @@ def test_it_reads_what_it_is_shown_and_plays_at_random(name: str) -> None:
     moves = [reader.moves(position) for position in positions]
     for shares in (values for values in probabilities(model, moves) if len(values) > 1):
         assert max(shares) < 3 * min(shares)
-
-
-def test_its_prompts_are_short() -> None:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(Path(embedded("tiny")))
-    for game in MADE_FOR["tiny"]:
-        prompt = get_template("chat").encode(tokenizer, make(game, 0).observation(0))
-        assert len(prompt) <= 40 and tokenizer.decode(prompt).endswith("<|im_start|>assistant\n")

@@ -1,21 +1,18 @@
-"""How a tiny model is made: its texts and tokens, what it is asked, and its folder."""
+"""How a tiny model is made: its texts and tokens, what it never sees, and what is refused."""
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from recipe.spiral.games import make
 from recipe.spiral.lab.models import tiny
 from recipe.spiral.lab.models.__main__ import main as command_line
 from recipe.spiral.lab.models.read_back import hold_out, made_up, random_play
 from recipe.spiral.lab.models.tiny import Spec
 from recipe.spiral.lab.models.warm_start import Schedule
-from recipe.spiral.players.prompts import boxed, get_template
 
 transformers = pytest.importorskip("transformers")
 
@@ -44,56 +41,6 @@ def test_the_tokenizer_writes_any_text_and_reads_it_back(tokenizer: Any) -> None
         assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text
     assert tokenizer.eos_token == "<|im_end|>" and tokenizer.pad_token_id not in (None, tokenizer.eos_token_id)
     assert len(tokenizer) % 64 == 0
-
-
-def test_what_varies_is_one_token_each(tokenizer: Any) -> None:
-    def pieces(text: str) -> list[str]:
-        return [tokenizer.decode([token]) for token in get_template("chat").encode(tokenizer, text)]
-
-    game = make("TicTacToe", 0)
-    for square in (4, 0, 8):
-        game.step(f"[{square}]")
-    found = pieces(game.observation(1))
-    board = ["O0", "1", "2", "3", "X4", "5", "6", "7", "X8"]
-    places = [found.index(cell) for cell in board]
-    assert [b - a for a, b in itertools.pairwise(places)] == [2] * 8, "fixed places, one separator between"
-    for card in "JQK":
-        kuhn = make("KuhnPoker", 0)
-        kuhn.cards = (card, "?")  # type: ignore[attr-defined]
-        found = pieces(kuhn.observation(0))
-        assert found[found.index("Your card: ") + 1] == card
-    for game_id in ALL:
-        for action in make(game_id, 0).actions:
-            ids = tokenizer.encode(boxed(action), add_special_tokens=False)
-            assert [tokenizer.decode([token]) for token in ids] == ["\\boxed{[", action[1:-1], "]}"]
-
-
-def test_an_earlier_answer_is_read_as_it_is_written(tokenizer: Any) -> None:
-    """In a dialogue: token for token what a response is, its end token included."""
-    answer = tokenizer.encode(boxed("[4]"), add_special_tokens=False)
-    seen = make("TicTacToe", 0).observation(0)
-    single = get_template("chat").encode(tokenizer, seen)
-    newline = tokenizer.encode("\n", add_special_tokens=False)
-    whole = get_template("chat").encode(tokenizer, seen, ((seen, "[4]"),))
-    assert whole == [*single, *answer, tokenizer.eos_token_id, *newline, *single]
-
-
-@pytest.mark.parametrize("game_id", ALL)
-def test_questions_are_about_what_the_observation_says(game_id: str) -> None:
-    for seen in random_play(game_id, 30, seed=2):
-        for question in seen.questions:
-            assert seen.observation in question.about(seen.observation)
-            word = question.answer[1:-1]
-            if question.kind == "card":
-                assert f"Your card: {word}\n" in seen.observation
-            elif question.kind == "mark":
-                assert f"You are {word}," in seen.observation
-            elif question.kind == "square":
-                square = question.text[-2]
-                assert (f"{word}{square}" in seen.observation) == (word != "free")
-            elif question.kind == "last action":
-                history = seen.observation.split("So far: ")[1].splitlines()[0]
-                assert history.endswith(question.answer) or (history, word) == ("nothing", "none")
 
 
 def test_held_out_positions_are_never_trained_on() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.lab.opponents.api.endpoint_client import NotAsked, Unpaid
-from recipe.spiral.lab.opponents.api.endpoint_player import ApiPlayer
 from recipe.spiral.lab.opponents.api.usage import Usage
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.player import PlayerFailure, Response
@@ -20,7 +19,7 @@ from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from tests.lab.opponents.asking import KEY, Serve, player, position, respond, run
-from tests.lab.opponents.endpoint import Behaviour, Endpoint, completion, drip, error, good, send
+from tests.lab.opponents.endpoint import Behaviour, completion, drip, error, good, send
 
 pytest.importorskip("openai", reason="needs the extra 'api'")
 
@@ -39,14 +38,6 @@ def test_it_asks_with_the_observation_alone(serve: Serve) -> None:
     expected = {"model": "some/model", "temperature": 0.3, "max_tokens": 77, "stream": False}
     assert body == {**expected, "top_p": 0.9, "more": {"a": [1]}}
     assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
-
-
-def test_what_is_left_to_the_endpoint_is_not_sent(serve: Serve) -> None:
-    endpoint = serve(good())
-    respond(player(endpoint, temperature=None, max_tokens=None, send_seed=False, template="llama_instruct"))
-    (body,) = endpoint.requests
-    assert {*body} == {"model", "messages", "stream"}
-    assert [message["role"] for message in body["messages"]] == ["system", "user"]
 
 
 def test_seeds_are_those_of_the_key(serve: Serve) -> None:
@@ -83,26 +74,15 @@ def test_a_response_that_the_limit_cut_off_is_one(serve: Serve) -> None:
 #: What is no answer, and a word of what is said then.
 BAD: dict[str, tuple[Behaviour, str]] = {
     "a page": (send(200, b"<html>Welcome</html>", content_type="text/html"), "Welcome"),
-    "bytes": (send(200, b"\xff\xfe\x00"), ""),
     "nothing": (send(200, b""), ""),
-    "deep": (send(200, b"[" * 100_000), ""),
     "a list": (send(200, b"[1]"), ""),
-    "null": (send(200, b"null"), ""),
     "no choices": (good({}), ""),
-    "odd choices": (good(completion(choices={"0": 1})), ""),
-    "a number for a choice": (good(completion(choices=[7])), ""),
-    "no message": (good(completion(choices=[{"message": "hello", "finish_reason": "stop"}])), ""),
     "null content": (good(completion(None)), "no text"),
-    "content of another type": (good(completion([{"type": "text", "text": "[4]"}])), "no text"),
-    "blank content": (good(completion(" \n")), "no text"),
     "an error": (good({"error": {"code": 401, "message": "No auth"}}), "No auth"),
     "broken off": (send(200, b'{"choices": [', length=5000), ""),
-    "no charset": (error(500, content_type="application/json; charset=hex"), ""),
     "500": (error(500), "HTTP 500: it failed"),
-    "a gateway's page": (send(503, b"<b>Bad\nday</b>", content_type="text/html"), "HTTP 503: <b>Bad day"),
     "wrong": (error(400, "the prompt\x1b[2J is too long"), r"the prompt\\x1b\[2J is too long"),
     "a wrong key": (error(401, "no"), "HTTP 401: no; check api_key_env=SOME_KEY"),
-    "no such model": (error(404, "no"), "HTTP 404"),
     "moved": (send(302, b"", Location="/v2"), "HTTP 302"),
     "a year": (error(429, Retry_After=str(365 * 86400)), "HTTP 429"),
 }
@@ -111,7 +91,7 @@ BAD: dict[str, tuple[Behaviour, str]] = {
 @pytest.mark.parametrize("kind", BAD)
 def test_what_is_no_answer_voids_the_game(serve: Serve, kind: str) -> None:
     behaviour, reason = BAD[kind]
-    with pytest.raises(PlayerFailure, match=reason) as info:
+    with pytest.raises(PlayerFailure, match=reason or None) as info:
         respond(player(serve(behaviour)))
     assert info.value.again and len(str(info.value)) < 450 and "\n" not in str(info.value)
 
@@ -133,13 +113,6 @@ def test_a_spent_quota_is_not_asked_for_again(serve: Serve, behaviour: Behaviour
         with pytest.raises(expected) as info:
             respond(who)
         assert not info.value.again and len(endpoint.requests) == 1
-
-
-def test_nobody_there() -> None:
-    endpoint = Endpoint(good())
-    endpoint._server.socket.close()
-    with pytest.raises(PlayerFailure, match="ConnectError"):
-        respond(player(endpoint))
 
 
 @pytest.mark.parametrize("behaviour", [good(after=60.0), drip(3000, 0.02), error(500), error(429, Retry_After="60")])
@@ -178,16 +151,6 @@ def test_no_more_requests_than_allowed_are_open_at_a_time(serve: Serve) -> None:
     assert who.costs.of(who.name) == Usage(2400, 480)
 
 
-def test_waiting_for_a_place_is_no_failure(serve: Serve) -> None:
-    """Ten responses of 0.2 s behind one another, each with a limit of 1.5 s."""
-    who = player(serve(good(after=0.2)), max_concurrency=1, timeout=1.5, total_timeout=1.5)
-
-    async def all_at_once() -> list[Response]:
-        return await asyncio.gather(*(who.respond(position(index)) for index in range(10)))
-
-    assert len(run(all_at_once())) == 10
-
-
 def test_an_endpoint_that_never_answers_is_left_alone(serve: Serve) -> None:
     endpoint = serve(error(400), error(400), good(), *(error(400) for _ in range(6)))
     who = player(endpoint, max_concurrency=2)
@@ -201,39 +164,6 @@ def test_an_endpoint_that_never_answers_is_left_alone(serve: Serve) -> None:
     with pytest.raises(NotAsked, match=r"left alone after failures in a row, the last: .*HTTP 400"):
         respond(who)
     assert len(endpoint.requests) == 7
-
-
-def test_a_hanging_endpoint_costs_its_own_games_only(serve: Serve) -> None:
-    dead = player(serve(good(after=5.0)), timeout=2, total_timeout=4, max_concurrency=2)
-    alive = player(serve(good(after=0.01)))
-    finished: list[str] = []
-
-    async def game(who: ApiPlayer | RandomPlayer, name: str) -> None:
-        try:
-            for turn in range(4):
-                await who.respond(position(0, turn))
-            finished.append(name)
-        except PlayerFailure:
-            finished.append(f"{name} failed")
-
-    async def main() -> None:
-        games = [game(dead, "dead") for _ in range(2)] + [game(alive, "alive"), game(RandomPlayer(), "random")]
-        await asyncio.gather(*games)
-
-    run(main())
-    assert finished == ["random", "alive", "dead failed", "dead failed"]
-
-
-def test_a_cancelled_response_leaves_its_place(serve: Serve) -> None:
-    endpoint = serve(good(after=0.5), good())
-    who = player(endpoint, max_concurrency=1)
-
-    async def main() -> Response:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(who.respond(position()), 0.1)
-        return await who.respond(position())
-
-    assert run(main()).text
 
 
 def test_another_services_headers_are_not_sent(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,11 +204,6 @@ def test_the_key_is_nowhere(serve: Serve, caplog: pytest.LogCaptureFixture, numb
 
 def test_an_answer_that_quotes_the_key_is_kept_without_it(serve: Serve) -> None:
     assert respond(player(serve(good(completion(f"{KEY} \\boxed{{[4]}}"))))).text == "*** \\boxed{[4]}"
-
-
-def test_a_text_that_no_file_takes_is_mended(serve: Serve) -> None:
-    body = json.dumps(completion("half \\ud800 \\boxed{[4]}")).replace("\\\\ud800", "\\ud800").encode()
-    assert respond(player(serve(send(200, body)))).text == "half ? \\boxed{[4]}"
 
 
 def test_one_player_serves_several_event_loops(serve: Serve) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
 from recipe.spiral.lab.opponents.api.usage import Usage
-from recipe.spiral.players.player import PlayerFailure, Response
+from recipe.spiral.players.player import PlayerFailure
 from tests.lab.evaluation.made_policies import Fakes, evaluation
-from tests.lab.opponents.asking import Serve, player, position, respond, run
+from tests.lab.opponents.asking import Serve, player, respond
 from tests.lab.opponents.endpoint import completion, good
 
 pytest.importorskip("openai", reason="needs the extra 'api'")
@@ -55,27 +53,6 @@ def test_an_evaluations_budget_holds_for_all_its_starts_and_can_be_raised(serve:
     assert [start(240), start(240), start(360)] == [2, 0, 1]
 
 
-def test_those_who_wait_see_what_was_spent_meanwhile(serve: Serve) -> None:
-    """Beyond the limit goes at most one response for each place."""
-    endpoint = serve(good(after=0.02))
-    who = player(endpoint, budget_tokens=600, max_concurrency=3)
-
-    async def main() -> list[Response | BaseException]:
-        return await asyncio.gather(*(who.respond(position(index)) for index in range(30)), return_exceptions=True)
-
-    results = run(main())
-    answered = [result for result in results if isinstance(result, Response)]
-    assert 5 <= len(answered) == len(endpoint.requests) <= 5 + 2
-    assert all(isinstance(result, Response | BudgetSpent) for result in results)
-
-
-def test_a_request_that_is_cancelled_is_counted_by_its_prompt(serve: Serve) -> None:
-    who = player(serve(good(after=0.5)))
-    with pytest.raises(TimeoutError):
-        run(asyncio.wait_for(who.respond(position()), 0.2))
-    assert 50 < who.costs.of(who.name).prompt_tokens < 200 and who.costs.of(who.name).estimated
-
-
 def usage(read: object, written: object) -> dict[str, object]:
     return {"prompt_tokens": read, "completion_tokens": written}
 
@@ -88,16 +65,3 @@ def test_a_budget_binds_where_the_endpoint_counts_nothing(serve: Serve, counts: 
     with pytest.raises(BudgetSpent):
         respond(who)
     assert who.costs.of(who.name).estimated
-
-
-@pytest.mark.parametrize("counts", [(1, 1), (100, 20), (100, 10**6)])
-def test_the_endpoints_count_is_believed(serve: Serve, counts: tuple[int, int]) -> None:
-    """Hidden reasoning counts as well."""
-    assert respond(player(serve(good(completion("[4]", usage=usage(*counts)))))).usage == asdict(Usage(*counts))
-
-
-def test_answers_that_are_no_use_are_paid_for_all_the_same(serve: Serve) -> None:
-    who = player(serve(good(completion(None))))
-    with pytest.raises(PlayerFailure):
-        respond(who)
-    assert who.costs.of(who.name) == Usage(100, 20)

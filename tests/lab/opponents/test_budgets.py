@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from recipe.spiral import rollout
-from recipe.spiral.lab.opponents.api import endpoint_player
 from recipe.spiral.lab.opponents.api.usage import COSTS, Costs, Usage
 from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.rollouts import channel as game_channel
@@ -18,7 +17,7 @@ from recipe.spiral.rollouts.end_tokens import end_tokens
 from tests.fake_queue import FakeQueue
 from tests.lab.opponents.asking import KEY, Serve
 from tests.lab.opponents.conftest import key, serve  # noqa: F401  (fixtures)
-from tests.lab.opponents.endpoint import Endpoint, completion, drip, error, good, send
+from tests.lab.opponents.endpoint import Endpoint, completion, drip, error, good
 from tests.test_rollout import Engine, keys, self_play, session
 
 
@@ -66,9 +65,7 @@ def rows(games: int, step: int = 1) -> list[dict[str, Any]]:
 BAD = {
     "hangs": lambda: good(after=3.0),
     "answers 500": lambda: error(500),
-    "sends rubbish": lambda: send(200, b"<html>"),
     "drips": lambda: drip(200, 0.05),
-    "breaks off": lambda: send(200, b'{"id', length=500),
 }
 
 
@@ -84,21 +81,6 @@ def test_a_failing_endpoint_voids_its_games_and_no_others(serve: Serve, model: s
     assert any("left alone" in (game.reason or "") for game in played.discarded)
     assert not any(KEY in game.to_json() for game in played.discarded)
     assert [bool(output[0]) for output in outputs] == [True, False] * 8, "a void game has no rows"
-
-
-def test_an_endpoint_that_is_well_again_is_asked_after_a_pause(
-    serve: Serve,  # noqa: F811
-    model: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    endpoint = serve(*(error(400) for _ in range(4)), *(good() for _ in range(400)))
-    entries = [opponent(endpoint, timeout=5.0, total_timeout=9.0)]
-    asyncio.run(play(entries, model, 8))
-    assert any("left alone" in str(game.reason) for game in game_channel.take(keys(*rows(8))).discarded)
-    monkeypatch.setattr(endpoint_player.time, "monotonic", lambda before=endpoint_player.time.monotonic: before() + 61)
-    asyncio.run(play(entries, model, 4, step=2))
-    second = game_channel.take(keys(*rows(4, step=2)))
-    assert len(second.records) == 8 and not second.discarded
 
 
 def test_a_budget_is_that_of_the_run(serve: Serve, model: str) -> None:  # noqa: F811

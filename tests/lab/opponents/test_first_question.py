@@ -11,7 +11,7 @@ import pytest
 from recipe.spiral.lab.opponents.api.endpoint_settings import ApiSettings
 from recipe.spiral.lab.opponents.api.first_question import ask_once
 from tests.lab.opponents.asking import KEY, Serve
-from tests.lab.opponents.endpoint import Behaviour, completion, error, good, send
+from tests.lab.opponents.endpoint import Behaviour, error, good, send
 
 pytest.importorskip("openai", reason="needs the extra 'api'")
 
@@ -27,12 +27,6 @@ def test_it_asks_what_a_game_would(serve: Serve) -> None:
     assert (body["model"], body["max_tokens"], body["top_p"], said) == ("some/model", 77, 0.9, [])
     assert "\\boxed{}" in body["messages"][0]["content"]
     assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
-
-
-def test_reasoning_that_the_limit_cut_off_is_an_answer(serve: Serve) -> None:
-    said = list[str]()
-    ask_once({"opponents: gpt": settings(serve(good(completion(None, "length"))).url)}, said.append)
-    assert said == []
 
 
 def refusal(behaviour: Behaviour, serve: Serve) -> str:

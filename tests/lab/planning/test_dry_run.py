@@ -31,8 +31,3 @@ def test_it_prints_what_differs_and_the_memory_and_starts_nothing(tmp_path: Path
 def test_without_the_hub_the_file_that_is_missing_is_named(tmp_path: Path) -> None:
     done = dry(tmp_path, "model=hf", "hardware=gpu", "actor_rollout_ref.model.path=Qwen/Qwen3-4B-Base")
     assert done.returncode == 0 and "config.json of Qwen/Qwen3-4B-Base" in done.stdout, done.stderr
-
-
-def test_what_would_be_refused_is_refused(tmp_path: Path) -> None:
-    done = dry(tmp_path, "+experiment=quickstart", "hardware=cpu", "fsp.size=0")
-    assert done.returncode == 2 and "fsp.size" in done.stderr

@@ -1,4 +1,4 @@
-"""Whole games in a real browser: by keyboard and by buttons, on a wide screen and on a phone, in light and dark."""
+"""Whole games in a real browser: by clicks, on a wide screen and on a phone, in light and dark."""
 
 from __future__ import annotations
 
@@ -127,7 +127,6 @@ def test_a_game_is_played_to_its_end_by_clicks(
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.goto(table.address)
     wait_for_turn(page)
-    assert page.title().startswith("● ")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     cards = page.locator("#table .card-face")
     if game == "KuhnPoker":
@@ -135,7 +134,6 @@ def test_a_game_is_played_to_its_end_by_clicks(
         assert own.inner_text() in ("J", "Q", "K") and other.get_attribute("aria-label") == "a hidden card"
     else:
         assert page.locator("#table .board td").count() in (9, 36, 49)
-    assert not page.locator("#observation").is_visible(), "the text is there for whoever opens it"
     by_clicks(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     [record] = saved(tmp_path)
@@ -148,16 +146,12 @@ def test_a_game_is_played_to_its_end_by_clicks(
     mine, others = (record.rewards[int(role)], record.rewards[1 - int(role)])
     headline = "You won." if mine > others else "You lost." if mine < others else "A draw."
     assert page.locator("#status").inner_text() == headline
-    assert page.locator("#text summary").inner_text() == "The whole game in words"
-    assert "-" not in page.locator("#rewards").inner_text(), "a minus is one"
-    assert not page.locator("#responses").is_visible(), "nobody has written anything"
     assert page.locator("#moves li").count() == len(record.turns)
     assert record.players[int(role)] == "human"
     status, printed = table.end()
     page.locator("#status:has-text('The program has ended')").wait_for()
     assert status == 130
     assert "Traceback" not in printed
-    assert printed.count("spiral: interrupted by Ctrl-C") == 1
 
 
 def test_hostile_words_stay_words(serve: Callable[..., Table], page: Page) -> None:
@@ -176,14 +170,3 @@ def test_hostile_words_stay_words(serve: Callable[..., Table], page: Page) -> No
     assert "<img src=x" in page.locator("#players").inner_text()
     page.locator("#responses").uncheck()
     assert not words.is_visible()
-
-
-def test_a_double_click_is_one_move(serve: Callable[..., Table], page: Page) -> None:
-    """The second click comes before the page knows that the first was taken; the page fixture fails at a refusal."""
-    table = serve("TicTacToe", "random")
-    page.goto(table.address)
-    wait_for_turn(page)
-    page.evaluate("for (const button of document.querySelectorAll('.board button')) button.click()")
-    page.locator("#moves li").nth(1).wait_for()
-    wait_for_turn(page)
-    assert page.locator("#moves li").count() == 2

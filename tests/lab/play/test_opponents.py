@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral.lab.models import embedded
-from recipe.spiral.lab.play import sampling
 from recipe.spiral.lab.play.playing import Table, play_game
 from recipe.spiral.lab.play.seats_taken import Opponent, find
 from recipe.spiral.match import Rules
@@ -105,45 +103,6 @@ def test_a_pools_member_has_its_runs_tokenizer(run: Path, tiny: Path, cache: Pat
     assert tokens is not None
     assert finished.record.turns[0].action in (f"[{square}]" for square in range(9))
     assert tokens.response_ids[-1] in end_tokens(tiny)
-
-
-@pytest.mark.parametrize("named", ["", "pool/step_000040"])
-def test_a_pools_member_ends_where_its_runs_model_does(
-    named: str, run: Path, tiny: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started_from = shutil.copytree(tiny, tmp_path / "started-from")
-    (started_from / "generation_config.json").write_text('{"eos_token_id": [5, 7]}')
-    as_a_run_writes_them(run, started_from)
-    ends: list[Any] = []
-    monkeypatch.setattr(sampling, "Transformers", lambda *given: ends.append(given[2]) or SimpleNamespace(generate=0))
-    find("TicTacToe", str(run / named), cache).make()
-    assert ends == [end_tokens(started_from)] and ends[0] > {5, 7}
-
-
-def test_another_step_is_named_after_an_at_sign(run: Path, cache: Path) -> None:
-    assert find("TicTacToe", f"{run}@20", cache).name == "my_run/step_000020"
-    with pytest.raises(ValueError, match=r"step=21: there is none; the next is of step 40"):
-        find("TicTacToe", f"{run}@21", cache)
-    with pytest.raises(ValueError, match="a step is a number"):
-        find("TicTacToe", f"{run}@last", cache)
-
-
-def test_a_models_folder_plays_by_the_usual_rules(tiny: Path, tmp_path: Path, cache: Path) -> None:
-    folder = shutil.copytree(tiny, tmp_path / "mine")
-    opponent = find("KuhnPoker", str(folder), cache)
-    assert (opponent.name, opponent.rules) == ("mine", Rules())
-    finished = asyncio.run(
-        play_game(
-            Table("KuhnPoker", opponent.name, 1, opponent.rules),
-            opponent.make(),
-            Shown(lambda position: position.game.legal_actions()[0]),
-            KEY,
-        )
-    )
-    tokens = finished.record.turns[0].tokens
-    assert tokens is not None
-    assert tokens.answered_by == "mine"
-    assert len(tokens.log_probs or ()) == len(tokens.response_ids)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,11 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.lab.audit.replay import differences, replay
-from recipe.spiral.lab.play.playing import Left, Refused, choices, response_of
+from recipe.spiral.lab.play.playing import response_of
 from recipe.spiral.match import Rules
-from recipe.spiral.players.player import Position, Response
+from recipe.spiral.players.player import Position
 from recipe.spiral.players.prompts import boxed, extract_answer
 from recipe.spiral.players.random_player import RandomPlayer
-from recipe.spiral.players.seeds import GameKey
 from tests.games.playouts import OWN_GAMES
 from tests.lab.play.faces import Shown, played
 from tests.made import Scripted
@@ -23,32 +22,6 @@ from tests.made import Scripted
 def test_an_action_is_read_with_and_without_its_brackets(entry: str) -> None:
     game = make("TicTacToe", 0)
     assert game.parse(extract_answer(response_of(game, entry)) or "") == "[4]"
-
-
-def test_half_a_letter_is_replaced_and_the_game_can_be_written() -> None:
-    finished = played(Shown(["\ud800 \\boxed{0}", "1", "2"]), Scripted(boxed("[3]"), boxed("[4]")))
-    assert b'"? \\\\boxed{0}"' in finished.record.to_json().encode()
-
-
-@pytest.mark.parametrize(
-    ("entry", "why"),
-    [
-        ("", "Nothing was entered"),
-        ("   ", "Nothing was entered"),
-        ("nine", "'nine' is no action of this game. Possible: [1] [2]"),
-        ("[0]", "[0] is not possible now (square [0] is not free). Possible: [1]"),
-        ("\\boxed{}", "is no action of this game"),
-        ("\x1b[2J", "'\\x1b[2J' is no action"),
-        ("x" * 5000, "5000 characters; up to 4000"),
-    ],
-)
-def test_what_is_no_legal_action_is_explained(entry: str, why: str) -> None:
-    game = make("TicTacToe", 0)
-    game.step("[0]")
-    with pytest.raises(Refused) as refused:
-        response_of(game, entry)
-    assert why in str(refused.value)
-    assert game.legal_actions() == tuple(f"[{square}]" for square in range(1, 9))
 
 
 def test_typing_slips_cost_nothing() -> None:
@@ -105,49 +78,3 @@ def test_nothing_that_is_hidden_is_shown_before_the_end() -> None:
     assert "SECRET" in finished.moves[0].response
     assert f"player 0 has {game.cards[0]}" in finished.board  # type: ignore[attr-defined]
     assert f"Your card: {game.cards[0]}" in finished.seen  # type: ignore[attr-defined]
-
-
-def test_in_an_open_game_the_opponents_words_are_shown_at_once() -> None:
-    face = Shown(["0", "1", "2"])
-    played(face, Scripted("The \x1b[31mmiddle\u202e. " + boxed("[4]"), boxed("[8]")))
-    assert face.moves[1].action == "[4]"
-    assert face.moves[1].response == "The \\x1b[31mmiddle\\u202e."
-    assert face.moves[3].response == ""
-
-
-def test_what_the_person_saw_of_a_hidden_game_does_not_depend_on_what_is_hidden() -> None:
-    """With another card in the opponent's hand, and the same actions, the person is shown the same."""
-    shown = set()
-    for seed in range(40):
-        face = Shown(["check"])
-        key = GameKey("human", seed, 0, 0)
-        if make("KuhnPoker", key.game_seed()).cards[0] == "Q":  # type: ignore[attr-defined]
-            with pytest.raises(Left):
-                played(face, Scripted(f"seed {seed}" + boxed("[bet]")), "KuhnPoker", key=key)
-            shown.add(repr((face.observations, face.moves)))
-    assert len(shown) == 1
-
-
-def test_actions_are_offered_where_they_can_be_listed() -> None:
-    assert choices(make("KuhnPoker", 0)) == ("[check]", "[bet]")
-    assert choices(make("DontSayIt", 0)) == ()
-
-
-def test_the_same_seed_is_the_same_game() -> None:
-    def record() -> str:
-        face = Shown(lambda position: position.game.legal_actions()[0])
-        return played(face, RandomPlayer(), "LiarsDice").record.to_json()
-
-    assert record() == record()
-
-
-def test_a_truncated_answer_is_called_so() -> None:
-    class Endless:
-        name = "endless"
-
-        async def respond(self, position: Position) -> Response:
-            return Response("and then " * 5000, truncated=True)
-
-    finished = played(Shown(["0"]), Endless())
-    assert "longer than allowed" in finished.why
-    assert len(finished.moves[-1].response) < 21_000

@@ -1,4 +1,4 @@
-"""What a terminal is shown: nothing that it would obey, and the opponent's words only where they may be seen."""
+"""What a terminal is shown: nothing that it would obey."""
 
 from __future__ import annotations
 
@@ -41,18 +41,3 @@ def test_hostile_words_do_nothing_to_a_terminal(
     assert all(character.isprintable() or character == "\n" for character in out)
     assert "\\x1b[2J\\u202eevil\\u2066 <script>" in out
     assert len(out) < 20_000
-
-
-def test_words_can_be_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    shown("TicTacToe", 0, "my plan: " + boxed("[4]"), ["0", "1"], monkeypatch, responses=False)
-    out = capsys.readouterr().out
-    assert "my plan" not in out
-    assert "scripted: [4]" in out
-
-
-def test_an_illegal_answer_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    shown("TicTacToe", 0, "the middle, please", ["0"], monkeypatch)
-    out = capsys.readouterr().out
-    assert "scripted: no legal move (its response has no \\boxed{} with an answer)\n  | the middle, please" in out
-    assert "You won. scripted made no legal move" in out
-    assert "Rewards: you +0.5, scripted -1.5." in out

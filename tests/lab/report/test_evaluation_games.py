@@ -1,4 +1,4 @@
-"""An evaluation's folder as a report: its games are replayed, also while it goes on."""
+"""An evaluation's folder as a report: its games are replayed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.lab.evaluation.matches.folder import GAMES, EvaluationFolder
+from recipe.spiral.lab.evaluation.matches.folder import EvaluationFolder
 from recipe.spiral.lab.evaluation.matches.matchups import GameId, Plan
-from recipe.spiral.lab.report import evaluation_games
 from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.run_report import RunReport
-from tests.lab.evaluation.made import at_random, losing, manifest, plan
+from tests.lab.evaluation.made import at_random, manifest, plan
 from tests.lab.report.test_run_report import lines, unpacked
 
 MATCH_UPS = (("policy <b>a</b>", "random", "TicTacToe"), ("b", "random", "KuhnPoker"))
@@ -59,34 +58,6 @@ def test_every_game_is_there_with_its_policy_and_its_table(tmp_path: Path) -> No
         assert shown["players"] == list(game.players) and None not in shown["tables"]
     cards = shown["tables"][0]["now"]["cards"]
     assert {*cards} < {"J", "Q", "K"} and len(cards) == 2
-
-
-def test_only_steps_with_new_games_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation_games, "TOGETHER", 5)
-    games = list(planned())
-    made = report(add(tmp_path, games[:7]))
-    assert sorted(made.games.steps["eval"]) == [1, 2] and not made.renew()
-    add(tmp_path, games[7:])
-    again = RunReport(tmp_path, tmp_path / "report")  # another process
-    assert sum(again.games.renew()) == 2, "the second step has grown, and the third is new"
-    assert report(tmp_path).bundle.read("run")["games"]["eval"] == 12
-    assert [len(lines(made.bundle, "eval", step)) for step in (1, 2, 3)] == [5, 5, 2]
-
-
-def test_a_game_that_a_policy_ended_by_an_illegal_answer_is_counted(tmp_path: Path) -> None:
-    with EvaluationFolder(tmp_path, manifest("policy <b>a</b>", "b", "random")) as made:
-        for game in planned(1):
-            made.add(losing(game))
-    results = report(tmp_path).bundle.read("run")["results"]
-    assert [row[4:] for row in results] == [[0, 0, 1, 1]] * 4
-
-
-def test_a_damaged_line_is_counted_and_left_out(tmp_path: Path) -> None:
-    add(tmp_path, planned())
-    lines = (tmp_path / GAMES).read_bytes().splitlines(keepends=True)
-    (tmp_path / GAMES).write_bytes(b"".join([*lines[:4], b"no game\n", *lines[5:]]) + lines[0][:50])
-    facts = report(tmp_path).bundle.read("run")
-    assert (facts["games"]["eval"], facts["broken"]) == (11, 1)
 
 
 def test_the_command_shows_games_and_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,17 +135,6 @@ def test_a_replay_goes_forwards_and_back_by_buttons_and_keys(page: Page, report:
     wait_until(page, f"document.querySelector('p.soft').innerText === {before!r}")
 
 
-def test_the_cards_of_kuhn_poker_are_drawn_in_replays(page: Page, report: Path) -> None:
-    show(page, report, "games.html#split=train&game=KuhnPoker&invalid=none")
-    page.locator("tbody tr a").first.click()
-    page.wait_for_selector(".kuhn")
-    ranks = page.locator(".card-face").all_inner_texts()
-    assert len(ranks) == 2 and {*ranks} < {"J", "Q", "K"}
-    assert "pot" in page.locator(".pot").inner_text() and page.locator(".said .new").count() == 1
-    page.keyboard.press("End")
-    assert "won" in page.locator(".pot").inner_text()
-
-
 def test_hostile_text_is_shown_and_does_nothing(page: Page, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", steps=1, per_step=4, words=lambda step: HOSTILE)
     RunReport(run, tmp_path / "report").renew()
@@ -171,15 +160,3 @@ def test_a_run_that_is_watched_shows_its_new_step(page: Page, tmp_path: Path) ->
     write_run(run, steps=3, first=3, per_step=4)
     assert main([str(run), "--watch"]) == 0
     wait_until(page, "document.querySelector('header').innerText.includes('step 3 of 3')")
-
-
-def test_the_first_page_of_many_games_is_there_at_once(page: Page, tmp_path: Path) -> None:
-    """What it loads does not grow with the games: counted in bytes, as time depends on the machine."""
-    run = write_run(tmp_path / "run", steps=30, per_step=8)
-    RunReport(run, tmp_path / "report").renew()
-    loaded: list[str] = []
-    page.on("request", lambda request: loaded.append(request.url))
-    show(page, tmp_path / "report", "index.html")
-    assert not [url for url in loaded if "/games/" in url or "/index/" in url]
-    data = [tmp_path / "report" / "data" / url.split("/data/")[1].split("?")[0] for url in loaded if "/data/" in url]
-    assert 3 <= len(data) <= 4 and sum(file.stat().st_size for file in data) < 200_000

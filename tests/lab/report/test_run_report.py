@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ import pytest
 from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.bundle import Bundle
-from recipe.spiral.lab.report.curves import Curves
 from recipe.spiral.lab.report.game_index import COLUMNS
-from recipe.spiral.lab.report.run_report import NoRun, RunReport
-from recipe.spiral.storage.metrics_file import METRICS, MetricsFile
+from recipe.spiral.lab.report.run_report import RunReport
+from recipe.spiral.storage.metrics_file import METRICS
 from tests.made import repack
 from tests.made_runs import games, write_run
 
@@ -56,34 +54,6 @@ def test_every_game_is_in_the_index_and_can_be_read(run: Path, tmp_path: Path) -
             assert [one["response"] for one in shown["turns"]] == [one.response for one in game.turns]
             assert row["tokens"] == sum(one.get("tokens", 0) for one in shown["turns"])
             assert len(shown["tables"]) == len(game.turns) + 1
-
-
-def test_curves_of_a_long_run_are_thinned_at_the_same_steps(tmp_path: Path) -> None:
-    """Phases are stacked: where only one has a point, the others would fall to 0."""
-    file = MetricsFile(tmp_path)
-    for step in range(1, 1002):
-        rare = {"timing_s/testing": 9.0, "val-core/x": float(step)} if step % 10 == 0 else {}
-        file.log({"timing_s/gen": float(step % 2), "games/count": 2.0} | rare, step)
-    curves = Curves(tmp_path)
-    assert curves.renew() and not curves.renew()
-    made = curves.shown()
-    axes = {name: made["axes"][axis] for name, (axis, _) in made["curves"].items()}
-    assert set(axes["timing_s/testing"]) < set(axes["timing_s/gen"]) and 200 < len(axes["timing_s/gen"]) <= 400
-    assert axes["val-core/x"] == made["curves"]["val-core/x"][1] == [float(step) for step in range(10, 1002, 10)]
-    assert set(made["curves"]["timing_s/testing"][1]) == {9.0}
-    assert curves.total("games/count") == 2002 and (curves.step, curves.total("not there")) == (1001, None)
-
-
-def test_the_table_is_drawn_by_the_game(run: Path, tmp_path: Path) -> None:
-    report = RunReport(run, tmp_path / "report")
-    report.renew()
-    found = unpacked(report.bundle, "games/val_0_0") + unpacked(report.bundle, "games/train_1_0")
-    for game in found:
-        ended_legally = all(one["verdict"] == "legal" for one in game["turns"])
-        assert game["tables"][0] is not None, "also validation's games, which are named after a later step"
-        assert (game["tables"][-1] is not None) == ended_legally
-        if game["game"] == "TicTacToe" and ended_legally:
-            assert sum(mark in game["tables"][-1] for mark in "XO") == 2
 
 
 def test_renewal_reads_only_what_is_new(run: Path, tmp_path: Path) -> None:
@@ -134,19 +104,6 @@ def test_torn_files_cost_what_is_torn(run: Path, tmp_path: Path) -> None:
     assert (facts["broken"], facts["step"]) == (2, 6) and 4 * 16 + 15 <= facts["games"]["train"] < 6 * 16
 
 
-def test_a_run_that_has_only_begun_is_a_report(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    with pytest.raises(NoRun, match="no run is here"):
-        RunReport(tmp_path / "run", tmp_path / "report")
-    (tmp_path / "run" / "config.yaml").write_text("another_programs: 1")
-    with pytest.raises(NoRun, match="no run is here"):
-        RunReport(tmp_path / "run", tmp_path / "report")
-    (tmp_path / "run" / "config.yaml").write_text("trainer: {experiment_name: new}")
-    report = RunReport(tmp_path / "run", tmp_path / "report")
-    assert report.renew()
-    assert report.bundle.read("run")["name"] == "run"
-
-
 def test_the_command_says_what_it_made_and_what_is_missing(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,32 +112,15 @@ def test_the_command_says_what_it_made_and_what_is_missing(
     assert main([str(tmp_path / "nothing")]) == 2
     assert "no run is here" in capsys.readouterr().err
     assert main([str(run), "--watch"]) == 0, "watching ends when nobody trains"
-    capsys.readouterr()
-    (tmp_path / "index.html").write_text("mine")
-    assert main([str(run), "--out", str(tmp_path)]) == 2
-    assert "no report has made this" in capsys.readouterr().err and (tmp_path / "index.html").read_text() == "mine"
-
-
-def test_a_report_of_another_run_in_the_same_folder_is_made_anew(run: Path, tmp_path: Path) -> None:
-    RunReport(run, tmp_path / "report").renew()
-    other = write_run(tmp_path / "other", steps=2)
-    os.utime(other / "config.yaml")
-    report = RunReport(other, tmp_path / "report")
-    report.renew()
-    assert report.bundle.read("run")["games"]["train"] == 32
-    assert sorted(map(int, report.bundle.read("index/train_0")["steps"])) == [1, 2]
 
 
 @pytest.mark.parametrize("state", ['{"form": 0}', '{"form": 2', "[]"])
-def test_data_that_no_report_has_made_are_left_alone(
-    run: Path, tmp_path: Path, state: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_data_that_no_report_has_made_are_left_alone(run: Path, tmp_path: Path, state: str) -> None:
     data = tmp_path / "mine" / "data"
     data.mkdir(parents=True)
     (data / "state.json").write_text(state)
     (data / "thesis.txt").write_text("years of work")
     assert main([str(run), "--out", str(data.parent)]) == 2
-    assert f"{data}: no report has made this" in capsys.readouterr().err
     assert (data / "thesis.txt").is_file() and not (data.parent / "index.html").exists()
 
 

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import signal
-import socket
-import subprocess
-import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
 
-from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.run_report import RunReport
 from recipe.spiral.lab.report.serving import served
 from tests.made_runs import write_run
@@ -23,7 +15,6 @@ httpx = pytest.importorskip("httpx", reason="needs the extra cpu")
 pytest.importorskip("starlette", reason="needs the extra web")
 
 TOKEN = "the-token"
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def answers(report: Path, *paths: str) -> list[tuple[int, str]]:
@@ -72,38 +63,3 @@ def test_no_other_file_is_served(run: Path, path: str) -> None:
 def test_nothing_is_served_without_the_token(run: Path) -> None:
     for path in ("/", "/index.html", "/other/index.html", f"/{TOKEN}2/index.html", f"//{TOKEN}/"):
         assert answers(run / "report", path)[0][0] == 403
-
-
-@pytest.mark.e2e
-def test_the_command_prints_the_address_and_the_tunnel_and_ends_by_ctrl_c(run: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "recipe.spiral.report", str(run), "--serve"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    try:
-        assert process.stdout is not None
-        printed = ""
-        while "ssh" not in printed:
-            line = process.stdout.readline()
-            assert line, printed
-            printed += line
-        address = re.search(r"http://127\.0\.0\.1:(\d+)/\S+/", printed)
-        assert address is not None
-        assert f"ssh -N -L {address[1]}:127.0.0.1:{address[1]} " in printed
-        with urllib.request.urlopen(address[0]) as answer:
-            assert "assets/overview.js" in answer.read().decode()
-        process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=60)
-        assert process.returncode == 130 and "Traceback" not in printed + rest
-    finally:
-        process.kill()
-        process.wait()
-
-
-def test_a_port_that_is_taken_is_one_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        assert main([str(run), "--serve", "--port", port := str(other.getsockname()[1])]) == 2
-    assert f"--port {port}: cannot listen there" in capsys.readouterr().err

@@ -75,61 +75,31 @@ def test_a_healthy_run_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("symptom", "before", "after", "line"),
+    ("symptom", "before", "after"),
     [
-        (
-            "short_responses",
-            thinking(),
-            thinking(p1__response_tokens=5),
-            "KuhnPoker: player 1 answered with 5.0 tokens on average over the last 4 steps, 300.0 in the first",
-        ),
-        (
-            "short_reasoning",
-            thinking(p0__short_reasoning=0.1),
-            thinking(p0__short_reasoning=0.9),
-            "KuhnPoker: player 0 hardly reasoned in 90% of the turns over the last 4 steps, 10% at first",
-        ),
-        (
-            "low_entropy",
-            healthy(),
-            healthy(p0__entropy=0.00001),
-            "KuhnPoker: player 0's entropy is 1e-05 nats per token over the last 4 steps",
-        ),
-        (
-            "high_entropy",
-            healthy(),
-            healthy(p1__entropy=9.0),
-            "KuhnPoker: player 1's entropy is 9 nats per token over the last 4 steps",
-        ),
-        (
-            "role_imbalance",
-            healthy(),
-            healthy(p0__win=0.98, p1__win=0.02),
-            "KuhnPoker: player 0 won 98% of the decided games of the last 4 steps",
-        ),
-        (
-            "invalid",
-            healthy(p0__invalid=0.2),
-            healthy(p0__invalid=0.5, p1__invalid=0.3),
-            "KuhnPoker: turns that were not legal ended 80% of the games of the last 4 steps, 21% of the first",
-        ),
-        ("gradient", healthy(), healthy(grad_norm=30.0), "the gradient's norm is 30; its median is 0.1"),
+        ("short_responses", thinking(), thinking(p1__response_tokens=5)),
+        ("short_reasoning", thinking(p0__short_reasoning=0.1), thinking(p0__short_reasoning=0.9)),
+        ("low_entropy", healthy(), healthy(p0__entropy=0.00001)),
+        ("high_entropy", healthy(), healthy(p1__entropy=9.0)),
+        ("role_imbalance", healthy(), healthy(p0__win=0.98, p1__win=0.02)),
+        ("invalid", healthy(p0__invalid=0.2), healthy(p0__invalid=0.5, p1__invalid=0.3)),
+        ("gradient", healthy(), healthy(grad_norm=30.0)),
     ],
 )
 def test_a_symptom_is_said_once_until_it_clears(
-    symptom: str, before: dict[str, float], after: dict[str, float], line: str
+    symptom: str, before: dict[str, float], after: dict[str, float]
 ) -> None:
     bound = BOUND.get(symptom, symptom)
     # so patient that the window holds nothing from before; the gradient's norm is compared with the window's own
     patience = PATIENCE if symptom == "gradient" else WINDOW
     watch = guard(patience, **{bound: float(CONFIG.guard[bound])})
     assert show(watch, *[before] * (2 * WINDOW)) == []
-    assert show(watch, *[after] * (2 * WINDOW)) == [line]
+    assert len(show(watch, *[after] * (2 * WINDOW))) == 1
     active = {symptom} if symptom != "gradient" else set()  # what lasts for a window is no spike
     assert {name for name, value in watch.metrics().items() if value} == {f"guard/{name}" for name in active}
     assert show(watch, *[before] * (3 * WINDOW)) == []
     assert not any(watch.metrics().values()), "cleared"
-    assert show(watch, *[after] * (2 * WINDOW)) == [line], "and back again"
+    assert len(show(watch, *[after] * (2 * WINDOW))) == 1, "and back again"
 
 
 @pytest.mark.parametrize("name", ["grad_norm", "p0__entropy"])
@@ -141,29 +111,6 @@ def test_what_is_not_finite_is_said_at_once(name: str, value: float) -> None:
     assert watch.metrics()["guard/not_finite"] == 1.0
     assert watch.look(healthy(**{name: value})) == []
     json.dumps(watch.state_dict(), allow_nan=False)
-
-
-def test_nothing_counts_before_the_first_steps_are_known() -> None:
-    watch = guard()
-    assert show(watch, *[healthy(p0__win=1.0, p1__win=0.0, p0__invalid=1.0, p0__entropy=0.0)] * (WINDOW)) == []
-
-
-def test_a_bad_start_that_does_not_grow_worse_is_learning() -> None:
-    """A base model that forgets the box in most of its first games."""
-    watch = guard(invalid=0.5)
-    assert show(watch, *[healthy(p0__invalid=0.9 - 0.01 * step) for step in range(40)]) == []
-
-
-def test_a_game_may_be_absent_from_steps() -> None:
-    watch = guard()
-    assert show(watch, healthy(), healthy("Nim"), *[healthy()] * 20) == []
-
-
-def test_null_switches_a_bound_off() -> None:
-    watch = guard(grad_norm=None)
-    show(watch, *[thinking()] * WINDOW)
-    bad = thinking(p0__response_tokens=1, p0__short_reasoning=1, p0__entropy=0, p0__win=1, p1__win=0, p0__invalid=1)
-    assert show(watch, *[{**bad, "actor/grad_norm": 1e9}] * 20) == []
 
 
 @pytest.mark.parametrize("steps", [2, WINDOW, WINDOW + 1, WINDOW + 3, 3 * WINDOW])
@@ -178,31 +125,11 @@ def test_the_state_goes_through_json(steps: int) -> None:
     assert second.state_dict() == whole.state_dict()
 
 
-def test_after_a_rest_a_window_must_fill_again() -> None:
-    watch = guard()
-    bad = thinking(p0__response_tokens=3)
-    show(watch, *[thinking()] * WINDOW, *[bad] * 20)
-    watch.rest()
-    again = guard()
-    again.load_state_dict(json.loads(json.dumps(watch.state_dict())))
-    assert show(again, *[bad] * (WINDOW + PATIENCE - 2)) == []
-    assert len(show(again, bad)) == 1, "the first steps are remembered"
-
-
 # -- in a run ----------------------------------------------------------------------------------------------------------
 
 RUN = [healthy()] * 12 + [healthy(p0__win=1.0, p1__win=0.0)] * 60
 SETTINGS = ("guard.window=4", "guard.patience=2", "trainer.total_training_steps=40", "trainer.save_freq=5")
 LINE = "KuhnPoker: player 0 won 100% of the decided games of the last 4 steps"
-
-
-def test_a_warning_is_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = trainer(monkeypatch, tmp_path, *SETTINGS, steps=list(RUN))
-    made.fit(SimpleNamespace())
-    lines = (tmp_path / LOG).read_text().splitlines()
-    assert lines.count(f"guard: {LINE}") == 1
-    assert any(line.startswith("trained to step 40") for line in lines)
-    assert not (tmp_path / STOPPED).exists()
 
 
 @pytest.mark.parametrize("test_freq", [-1, 7])
@@ -217,16 +144,6 @@ def test_stop_saves_validates_and_says_why(monkeypatch: pytest.MonkeyPatch, tmp_
     at = lines.index(why)
     assert lines[at - 1] == f"guard: {LINE}"
     assert (tmp_path / STOPPED).read_text() == why
-
-
-def test_a_run_that_goes_on_after_a_stop_is_given_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    first = trainer(monkeypatch, tmp_path, *SETTINGS, "guard.action=stop", steps=list(RUN))
-    first.fit(SimpleNamespace())
-    second = trainer(monkeypatch, tmp_path, *SETTINGS, "guard.action=stop", steps=RUN[12:])
-    second.global_steps = 17
-    second._load_checkpoint()
-    second.fit(SimpleNamespace())
-    assert second._stopped_by == f"stopped after step 22 by guard.action=stop: {LINE}"
 
 
 def test_a_silent_opponent_stops_a_run_in_the_same_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What trackers get besides numbers: sample games for Weights & Biases, and histograms."""
+"""What trackers get besides numbers: sample games for Weights & Biases."""
 
 from __future__ import annotations
 
@@ -8,17 +8,11 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import pytest
-
 from recipe.spiral.lab.record_folder import RecordFolder
-from recipe.spiral.lab.watching import tracked_games
 from recipe.spiral.lab.watching.tracked_games import (
     COLUMNS,
     MOST_CHARACTERS,
-    check_trackers,
     log_games,
-    log_lengths,
-    samples,
     text,
 )
 from recipe.spiral.players.records import GameRecord
@@ -50,19 +44,6 @@ class Wandb(ModuleType):
         assert all(len(row) == len(columns) for row in data)
         return SimpleNamespace(columns=columns, data=data)
 
-    def Histogram(self, values: list[int]) -> list[int]:
-        return sorted(values)
-
-
-class Writer:
-    """TensorBoard's."""
-
-    def __init__(self) -> None:
-        self.histograms: dict[str, tuple[list[int], int]] = {}
-
-    def add_histogram(self, name: str, values: Any, step: int) -> None:
-        self.histograms[name] = (sorted(values.tolist()), step)
-
 
 def test_a_table_has_games_of_every_opponent_and_role(tmp_path: Path) -> None:
     wandb, played = Wandb(), games()
@@ -79,47 +60,9 @@ def test_a_table_has_games_of_every_opponent_and_role(tmp_path: Path) -> None:
         assert (found.opponent, found.trainable, text(found)) == (row["opponent"], (row["role"],), row["text"])
 
 
-def test_the_same_games_are_shown_at_each_validation() -> None:
-    played = games()
-    assert [r.key for r in samples(played[::-1], 6)] == [r.key for r in samples(played, 6)]
-    assert len(samples(played, 100)) == 12, "a void game does not count"
-
-
-def test_a_table_is_left_out_where_nobody_wants_it() -> None:
-    wandb = Wandb()
-    log_games({"wandb": wandb}, 1, games(), 0, "file")
-    log_games({"wandb": wandb}, 1, [], 8, "file")
-    log_games({"tensorboard": SimpleNamespace()}, 1, games(), 8, "file")
-    assert wandb.logged == []
-
-
 def test_a_long_answer_is_cut_in_the_table_and_a_hostile_one_is_written_out() -> None:
     long = record(0, turns=[turn(0, 0)])
     long.turns[0].response = "\x1b[2J\u202e" + "x" * 1_000_000
     shown = text(long)
     assert len(shown) < MOST_CHARACTERS + 1000 and f"({1_000_005 - MOST_CHARACTERS} more characters)" in shown
     assert "\n\\x1b[2J\\u202exxx" in shown and "\x1b" not in shown
-
-
-def test_lengths_are_histograms_of_the_policys_turns() -> None:
-    wandb, writer = Wandb(), Writer()
-    played = games()
-    expected: dict[str, list[int]] = {}
-    for one in played:
-        for move in one.trainable_turns():
-            assert move.tokens is not None
-            expected.setdefault(f"val/{one.game}/response_lengths", []).append(len(move.tokens.response_ids))
-    log_lengths({"wandb": wandb, "tensorboard": SimpleNamespace(writer=writer), "file": None}, "val", 3, played)
-    assert wandb.logged == [(3, {name: sorted(values) for name, values in expected.items()})]
-    assert writer.histograms == {name: (sorted(values), 3) for name, values in expected.items()}
-    log_lengths({"wandb": wandb}, "train", 3, [])
-    assert len(wandb.logged) == 1
-
-
-def test_trackers_need_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracked_games.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
-    for named in (None, "console", ["console", "file"]):
-        check_trackers(SimpleNamespace(logger=named))
-    for named in ("mlflow", ["console", "mlflow"]):
-        with pytest.raises(ImportError, match=r"^trainer\.logger: mlflow is not installed"):
-            check_trackers(SimpleNamespace(logger=named))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recipe.spiral.lab.watching.void_games import VoidGames
-from recipe.spiral.players.records import SELF_PLAY, GameRecord, Turn
+from recipe.spiral.players.records import GameRecord, Turn
 from recipe.spiral.players.seeds import GameKey
 
 
@@ -29,19 +29,3 @@ def test_void_games_are_said_and_an_opponent_that_stays_silent_stops_the_run() -
     assert not voids.silent, "it was not asked"
     voids.count([against(6, 0, "still no money"), against(6, 1)])
     assert voids.silent == "max_void_steps=2: gpt: 1 of its 2 games were void, the first: still no money"
-
-
-def test_neither_self_play_nor_a_grader_stops_the_run() -> None:
-    voids = VoidGames(1)
-    for kind, trainable in ((SELF_PLAY, (0, 1)),):
-        voids.count(
-            [GameRecord(GameKey("train", 3, 1, 0), "x", ("policy", kind), trainable, discarded="void", opponent=kind)]
-        )
-    assert not voids.silent
-
-
-def test_where_nobody_set_a_number_a_run_goes_on() -> None:
-    voids = VoidGames(None)
-    for step in range(10):
-        assert voids.count([against(step, 0, "no money")])
-    assert not voids.silent

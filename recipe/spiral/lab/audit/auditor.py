@@ -7,6 +7,7 @@ next step then begins with its recorded baselines.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -17,13 +18,13 @@ from tqdm import tqdm
 from ...players.records import MAX_VOIDS, SELF_PLAY, GameRecord
 from ...players.seats import Seat
 from ...players.seeds import GameKey
+from ...processes.run_log import LOG
 from ...rollouts.schedule import training_row
 from ...storage import checkpoints
 from ...storage.checkpoints import folder_of
 from ...storage.manifest import changed_files
 from ...training.filters import REJECTED
 from ..record_folder import RecordFolder
-from ..run_progress import resumed_after
 from .game_checks import TOLERANCE, Findings, Games, Tally, name, name_turn
 from .games_in_flight import InFlight
 from .recompute import MOST, Baselines, NothingToAudit, Settings
@@ -92,7 +93,7 @@ class Auditor(Findings):
                     self.checkpoints.append(step)
                     self.problems += wrong
         if not self.settings.synchronous:
-            self.problems += self.in_flight.stuck(steps[-1], resumed_after(run_dir))
+            self.problems += self.in_flight.stuck(steps[-1], _resumed_after(run_dir))
         self.problems += [
             f"step {step}: a checkpoint, but no file of games: they were lost"
             for step in saved
@@ -326,3 +327,12 @@ def _branches(games: Sequence[GameRecord]) -> tuple[list[GameRecord], list[GameR
         if record.discarded is None:
             counted.add(record.key.first_try())
     return branches, others
+
+
+def _resumed_after(run_dir: Path) -> int | None:
+    """The step after which a run was started last, by its log: 0 if it went on from none; None without a log."""
+    log = run_dir / LOG
+    if not log.is_file():
+        return None
+    steps = re.findall(r"^going on after step +(\d+)", log.read_text(errors="replace"), re.MULTILINE)
+    return int(steps[-1]) if steps else 0

@@ -42,9 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.web:
             from .web import serve
 
-            serve(session, options.role or 0, options.port)
+            serve(session, options.role, options.port)
         else:
-            asyncio.run(_in_terminal(session, options.role, options.games))
+            asyncio.run(_in_terminal(session, options.role))
     except Left as error:
         return fail(f"{error}; it is not saved", status=1) if str(error) else 0
     except (GameFailure, PlayerFailure) as error:
@@ -60,34 +60,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _session(options: argparse.Namespace) -> Session:
     game = resolve(options.game)
     seed = secrets.randbits(32) if options.seed is None else options.seed
-    folder = None if options.no_save else options.save
-    if folder is not None and (why := unwritable(folder)):
-        raise ValueError(f"--save {folder}: {why}; give another folder, or --no-save")
-    return Session(
-        game,
-        find(game, options.model, options.save / "weights", options.template, options.temperature),
-        seed,
-        folder,
-        not options.hide_responses,
-    )
+    if why := unwritable(options.save):
+        raise ValueError(f"--save {options.save}: {why}; give another folder")
+    opponent = find(game, options.model, options.save / "weights", options.template, options.temperature)
+    return Session(game, opponent, seed, options.save, not options.hide_responses)
 
 
-async def _in_terminal(session: Session, role: int | None, games: int) -> None:
-    """Play so many games; the roles change with each, unless one is given."""
+async def _in_terminal(session: Session, role: int) -> None:
     prepare()
     session.load()
-    for number in range(games):
-        terminal = Terminal(session.table(number % 2 if role is None else role), session.responses)
-        try:
-            finished = await session.play(terminal, terminal.table.role)
-        except Left as error:
-            if str(error):
-                await session.loaded()  # that the model cannot be used is the better reason
-            raise
-        finally:
-            terminal.clear()
-        terminal.over(finished)
-        print(session.save(finished), flush=True)
+    terminal = Terminal(session.table(role), session.responses)
+    try:
+        finished = await session.play(terminal, role)
+    except Left as error:
+        if str(error):
+            await session.loaded()  # that the model cannot be used is the better reason
+        raise
+    finally:
+        terminal.clear()
+    terminal.over(finished)
+    print(session.save(finished), flush=True)
 
 
 def _parser() -> Arguments:
@@ -105,13 +97,7 @@ def _parser() -> Arguments:
         help=f"{', '.join((*EMBEDDED, *FIXED))}; the folder of a model, a LoRA adapter or a checkpoint; RUN_DIR for a "
         "run's latest checkpoint, RUN_DIR@STEP for another; a hub's id. Without it: tiny in its games, else random",
     )
-    parser.add_argument("--role", type=int, choices=(0, 1), help="which player you are; otherwise 0, then by turns")
-    parser.add_argument(
-        "--games",
-        type=within(int, 1, 1_000_000),
-        default=1,
-        help="the number of games in the terminal, one after the other",
-    )
+    parser.add_argument("--role", type=int, choices=(0, 1), default=0, help="which player you are; otherwise 0")
     parser.add_argument("--seed", type=int, help="decides cards, dice and what the opponent draws; otherwise a new one")
     parser.add_argument(
         "--hide-responses",
@@ -123,7 +109,6 @@ def _parser() -> Arguments:
     parser.add_argument(
         "--save", type=Path, default=FOLDER, metavar="FOLDER", help=f"for the games; otherwise {FOLDER}"
     )
-    parser.add_argument("--no-save", action="store_true", help="save nothing")
     parser.add_argument("--template", help="of the model's prompts; otherwise its run's or config group's, or chat")
     parser.add_argument(
         "--temperature",

@@ -22,13 +22,13 @@ from .threads import begin
 
 @dataclass
 class Session:
-    """The seed decides all games: cards, dice, the opponent's draws. Without a folder games are not saved.
+    """The seed decides all games: cards, dice, the opponent's draws. Games are saved in the folder.
     ``responses``: whether the person is shown what the opponent writes."""
 
     game: str
     opponent: Opponent
     seed: int
-    folder: Path | None
+    folder: Path
     responses: bool = True
     _played: int = 0
     _loading: Future[Player] = field(default_factory=Future)
@@ -56,8 +56,6 @@ class Session:
 
     def save(self, finished: Finished) -> str:
         """Save a game; returns what is to be said about that, as it can be shown."""
-        if self.folder is None:
-            return "The game was not saved."
         try:
             file = save(self.folder, finished.record)
         except (OSError, ValueError) as error:

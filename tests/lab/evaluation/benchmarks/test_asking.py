@@ -13,10 +13,9 @@ import pytest
 from recipe.spiral.lab.evaluation.benchmarks.answers import Sample
 from recipe.spiral.lab.evaluation.benchmarks.asking import Answers, ask
 from recipe.spiral.lab.evaluation.matches.folder import Lines
-from recipe.spiral.lab.evaluation.policies.evaluated_policy import Asked, Policy
+from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
 from recipe.spiral.lab.graders.question import Question
-from recipe.spiral.players.policy import Generation, PromptTooLong
-from recipe.spiral.players.prompts import Template
+from recipe.spiral.players.policy import Generation
 from recipe.spiral.players.records import Tokens
 from tests.lab.evaluation.made_policies import Characters, settings
 
@@ -68,21 +67,6 @@ def test_every_sample_has_its_own_seed_and_the_papers_sampling(tmp_path: Path) -
     assert {sample.seed for sample in other}.isdisjoint(sample.seed for sample in samples)
 
 
-def test_questions_go_through_the_chat_template_as_the_policys_run_had_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[dict[str, Any]] = []
-    encode = Template.encode
-
-    def noted(self: Template, *texts: Any, **kwargs: Any) -> list[int]:
-        asked.append(kwargs)
-        return encode(self, *texts, **kwargs)
-
-    monkeypatch.setattr(Template, "encode", noted)
-    answered(tmp_path, Model(), policy=replace(MINE, asked=Asked(chat_template_kwargs={"enable_thinking": False})))
-    assert asked == [{"enable_thinking": False}] * 12
-
-
 def test_it_continues_where_it_was_broken_off(tmp_path: Path) -> None:
     with pytest.raises(ConnectionError, match="server is gone"):
         answered(tmp_path, Model(fail_after=6))
@@ -96,13 +80,6 @@ def test_it_continues_where_it_was_broken_off(tmp_path: Path) -> None:
     assert len(answered(tmp_path, more, samples=4)) == 16 and len(more.asked) == 4
 
 
-def test_each_policy_has_its_own_answers(tmp_path: Path) -> None:
-    answered(tmp_path, Model())
-    other = Model()
-    answered(tmp_path, other, policy=Policy('mine","aime24', "model", {"path": "o"}, Path("o")))
-    assert len(other.asked) == 12
-
-
 def test_answers_of_another_kind_are_not_counted(tmp_path: Path) -> None:
     first = answered(tmp_path, Model())
     changed = [Question("aime24", "0", "math", "How few?", "7")]
@@ -112,16 +89,3 @@ def test_answers_of_another_kind_are_not_counted(tmp_path: Path) -> None:
     answered(tmp_path, model := Model(), "benchmarks.sampling.temperature=1", policy=other)
     assert len(model.asked) == 12
     assert answered(tmp_path, model := Model()) == first and model.asked == []
-
-
-def test_no_answer_is_waited_for_without_end(tmp_path: Path) -> None:
-    async def model(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Any:
-        await asyncio.sleep(1000)
-
-    with pytest.raises(TimeoutError, match=r"aime24, question \d, sample \d: no answer within engine\.seconds=0\.01"):
-        answered(tmp_path, model, "engine.seconds=0.01")
-
-
-def test_a_prompt_that_is_too_long_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PromptTooLong, match=r"question \d: \d+ tokens are more than the 5"):
-        answered(tmp_path, Model(), "benchmarks.max_prompt_length=5")

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.lab.evaluation.benchmarks import data
-from recipe.spiral.lab.evaluation.benchmarks.catalog import get_benchmark
 from recipe.spiral.lab.evaluation.benchmarks.data import load
 
 MMLU = [
@@ -49,13 +47,6 @@ def test_files_of_every_kind_give_the_same_questions(
     assert [question.id for question in questions] == [str(number) for number in range(len(rows))]
 
 
-def test_a_copy_of_the_hubs_folder_with_its_shards(tmp_path: Path) -> None:
-    write(tmp_path / "aime24" / "test-00001-of-00002.parquet", AIME[20:])
-    write(tmp_path / "aime24" / "test-00000-of-00002.parquet", AIME[:20])
-    assert [question.id for question in load("aime24", tmp_path)] == [str(number) for number in range(30)]
-    assert len(load("aime24", tmp_path / "aime24" / "test-00000-of-00002.parquet")) == 20
-
-
 def test_a_limit_takes_always_the_same_and_nests(tmp_path: Path) -> None:
     write(tmp_path / "aime24.jsonl", AIME)
     seven, nine = load("aime24", tmp_path, limit=7), load("aime24", tmp_path, limit=9)
@@ -66,41 +57,11 @@ def test_a_limit_takes_always_the_same_and_nests(tmp_path: Path) -> None:
     assert load("aime24", tmp_path, limit=100) == load("aime24", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "files"),
-    [
-        ("gpqa", ["gpqa_diamond.csv", "gpqa_main.csv", "gpqa_extended.csv"]),
-        ("mmlu_pro", ["data/test-00000-of-00001.parquet", "data/validation-00000-of-00001.parquet", "info.json"]),
-        ("olympiadbench", ["OE_TO_maths_en_COMP/it.parquet", "OE_MM_physics_en_COMP/it.parquet", ".cache/x.jsonl"]),
-        ("math500", ["test.jsonl"]),
-    ],
-)
-def test_of_a_copy_of_the_hubs_files_those_of_the_benchmark_are_read(
-    tmp_path: Path, benchmark: str, files: list[str]
-) -> None:
-    for name in files:
-        file = tmp_path / benchmark / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
-    assert data._files(get_benchmark(benchmark), tmp_path) == [tmp_path / benchmark / files[0]]
-
-
 def test_a_missing_file_says_what_to_put_where(tmp_path: Path) -> None:
     write(tmp_path / "aime24.jsonl", AIME)
     with pytest.raises(ValueError) as told:
         load("gpqa", tmp_path)
-    for words in (
-        "aime24.jsonl",
-        f"gpqa.jsonl (or .json, .parquet, .csv) into {tmp_path}",
-        "Incorrect Answer 3",
-        "198",
-    ):
-        assert words in str(told.value)
-    with pytest.raises(ValueError, match="there is no such folder"):
-        load("gpqa", tmp_path / "typo")
-    write(tmp_path / "gpqa.json", [])
-    with pytest.raises(ValueError, match="holds no rows"):
-        load("gpqa", tmp_path)
+    assert "gpqa.jsonl" in str(told.value) and str(tmp_path) in str(told.value)
 
 
 def test_the_hub_is_asked_for_what_the_catalog_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,29 +78,12 @@ def test_the_hub_is_asked_for_what_the_catalog_says(monkeypatch: pytest.MonkeyPa
     assert asked == [(("Hothan/OlympiadBench", "OE_TO_maths_en_COMP"), {"split": "train"})]
 
 
-def test_without_the_hub_the_error_says_which_file_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    datasets = pytest.importorskip("datasets")
-
-    def offline(*_: Any, **__: Any) -> list[dict[str, Any]]:
-        raise ConnectionError("Couldn't reach 'Idavidrein/gpqa' on the Hub")
-
-    monkeypatch.setattr(datasets, "load_dataset", offline)
-    with pytest.raises(ValueError) as told:
-        load("gpqa")
-    for words in ("ConnectionError: Couldn't reach", "benchmarks.path=<folder>", "gpqa.jsonl", "gated", "Record ID"):
-        assert words in str(told.value)
-
-
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ('{"problem": "a", "answer": "1"}\n{"problem": "b"', r"math500\.jsonl: cannot be read after 1 rows"),
-        ("[1]\n", r"cannot be read after 0 rows \(a row must be an object"),
-        ('{"problem": "a", "answer": "1"}\n{"problem": "b"}\n', r"row 1 \(from 0\).*answer"),
-        (
-            '{"id": 1, "problem": "a", "answer": "1"}\n{"id": 1, "problem": "b", "answer": "1"}\n',
-            "another row has id '1'",
-        ),
+        ('{"problem": "a", "answer": "1"}\n{"problem": "b"', r"math500\.jsonl"),
+        ('{"problem": "a", "answer": "1"}\n{"problem": "b"}\n', "row 1 .*answer"),
+        (2 * '{"id": 1, "problem": "a", "answer": "1"}\n', "id '1'"),
     ],
 )
 def test_a_bad_file_says_where(tmp_path: Path, content: str, says: str) -> None:

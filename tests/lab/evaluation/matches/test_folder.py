@@ -1,9 +1,7 @@
-"""An evaluation's folder: what a kill and a full disk leave, and what may be continued."""
+"""An evaluation's folder: what a kill leaves, and what may be continued."""
 
 from __future__ import annotations
 
-import errno
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +11,7 @@ from recipe.spiral.lab.audit.replay import differences, replay
 from recipe.spiral.lab.evaluation.matches.folder import (
     GAMES,
     EvaluationFolder,
-    Lines,
     Manifest,
-    OtherEvaluation,
     read_games,
 )
 from recipe.spiral.match import Rules
@@ -55,60 +51,3 @@ def test_a_line_that_was_changed_is_named(tmp_path: Path, change: tuple[bytes, b
     (tmp_path / GAMES).write_bytes(first + second.replace(*change))
     with pytest.raises(ValueError, match=r"games\.jsonl: line 2 "):
         list(read_games(tmp_path))
-
-
-class Full:
-    """A file of which only a part fits on the disk."""
-
-    def __init__(self, lines: Lines, raises: bool) -> None:
-        self.out, self.raises = lines._out, raises
-        self.truncate = self.out.truncate
-
-    def write(self, line: bytes) -> int:
-        self.out.write(line[:7])
-        if self.raises:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return 7
-
-
-@pytest.mark.parametrize("raises", [True, False])
-def test_on_a_full_disk_nothing_is_half_there(tmp_path: Path, raises: bool) -> None:
-    lines = Lines(tmp_path / "a.jsonl")
-    lines.append(b"whole\n")
-    out, lines._out = lines._out, Full(lines, raises)  # type: ignore[assignment]
-    with pytest.raises(OSError, match="No space left"):
-        lines.append(b"too long\n")
-    lines._out = out
-    lines.append(b"next\n")
-    assert [*lines] == [b"whole\n", b"next\n"]
-
-
-@pytest.mark.parametrize(
-    ("told", "named"),
-    [
-        (manifest("a", seed=4, sampling={"top_p": 1.0}), "seed: 0 there, 4 now"),
-        (manifest("a", sampling={"top_p": 0.9}), "settings.sampling.top_p: 1.0 there, 0.9 now"),
-        (replace(MINE, policies={"a": {"kind": "perfect"}}), 'policies.a.kind: "random" there, "perfect" now'),
-    ],
-)
-def test_another_evaluations_games_are_not_counted_with_these(tmp_path: Path, told: Manifest, named: str) -> None:
-    EvaluationFolder(tmp_path, told).close()  # it has come to nothing, and does not keep the folder
-    filled(tmp_path)
-    with pytest.raises(OtherEvaluation) as error:
-        EvaluationFolder(tmp_path, told)
-    assert named in str(error.value)
-
-
-def test_policies_may_join_and_what_nothing_has_used_may_be_set(tmp_path: Path) -> None:
-    filled(tmp_path)
-    joined = filled(tmp_path, manifest("c", sampling={"top_p": 1.0}, max_response_length=9))
-    assert set(joined.policies) == {"a", "c", "random"} and joined.settings["max_response_length"] == 9
-    assert filled(tmp_path) == joined
-    with pytest.raises(OtherEvaluation, match="max_response_length: 9 there, 12 now"):
-        filled(tmp_path, replace(MINE, settings={**MINE.settings, "max_response_length": 12}))
-
-
-def test_a_games_line_is_as_a_runs(tmp_path: Path) -> None:
-    filled(tmp_path)
-    data = json.loads((tmp_path / GAMES).read_text())
-    assert data.pop("digest") and data == json.loads(game_of(GAME).to_json())

@@ -17,14 +17,12 @@ from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
 from recipe.spiral.lab.evaluation.policies.evaluation_engine import (
     Engines,
     Models,
-    UnfitArguments,
     VLLMEngine,
     arguments,
     at_once,
     in_order,
     models_of,
 )
-from recipe.spiral.processes.engine_failure import EngineFailure
 from tests.lab.evaluation.made_policies import Fakes, adapter, engine_settings
 
 PATHS = [Path(f"/models/m{number}") for number in range(8)]
@@ -58,27 +56,6 @@ def test_a_round_robin_loads_about_one_model_a_pair() -> None:
     assert len(loads) <= 28 + 4, "28 pairs; two loads for each would be 56"
     assert sum(kind == "start" for kind, _ in loads) == 2, "engines are reloaded, not started again"
     assert fakes.most == 2 and fakes.shares == {2} and not fakes.running
-
-
-def test_what_does_not_fit_is_started_anew() -> None:
-    fakes = Fakes(fitting=False)
-    loaded(pairs(3), fakes, [model_policy(number) for number in range(3)])
-    assert fakes.most == 2 and not fakes.running
-    assert all(kind != "load" for kind, _ in fakes.events)
-
-
-def test_work_is_all_there_and_what_needs_no_model_comes_first() -> None:
-    work = {**pairs(3), frozenset({PATHS[0]}): "alone", frozenset(): "nobody"}
-    ordered = in_order(work)
-    assert dict(ordered) == work and ordered[0] == (frozenset(), "nobody") and ordered[1][1] == "alone"
-
-
-def test_one_model_after_the_other_shares_no_memory() -> None:
-    fakes = Fakes()
-    work = {frozenset({path}): "games" for path in PATHS[:3]}
-    loaded(work, fakes, [model_policy(number) for number in range(3)])
-    assert fakes.most == 1 and fakes.shares == {1}
-    assert fakes.events == [("start", "m0"), ("load", "m1"), ("load", "m2"), ("close", "m2")]
 
 
 def test_adapters_of_a_model_are_on_one_engine() -> None:
@@ -125,29 +102,3 @@ def test_vllm_is_told_what_an_engine_is_for(tmp_path: Path) -> None:
     assert told["gpu_memory_utilization"] == 0.4 and told["max_model_len"] == 300
     assert told["max_lora_rank"] == 32 and told["max_cpu_loras"] == 2 and told["max_num_batched_tokens"] == 99
     assert "enable_lora" not in arguments(PATHS[0], (), 512, settings)
-
-
-def test_an_engine_of_several_devices_is_no_single_process() -> None:
-    one = {"distributed_executor_backend": "vllm.v1.executor.uniproc_executor.UniProcExecutor"}
-    for devices, backend in ((1, one["distributed_executor_backend"]), (2, "mp")):
-        settings = engine_settings(tensor_parallel_size=devices, vllm=one)
-        assert arguments(PATHS[0], (), 512, settings)["distributed_executor_backend"] == backend
-
-
-@pytest.mark.parametrize(("raised", "kind"), [(TypeError, UnfitArguments), (RuntimeError, EngineFailure)])
-def test_arguments_that_vllm_does_not_take_are_no_failure_that_passes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: type[Exception], kind: type[EngineFailure]
-) -> None:
-    def refuse(**_: object) -> None:
-        raise raised("EngineArgs got an unexpected keyword argument 'nope'")
-
-    monkeypatch.setitem(sys.modules, "vllm", cast(ModuleType, SimpleNamespace(AsyncEngineArgs=refuse)))
-    name = "vllm.v1.engine.async_llm"
-    for module in (name, "vllm.v1.engine", "vllm.v1"):
-        monkeypatch.setitem(
-            sys.modules, module, cast(ModuleType, SimpleNamespace(AsyncLLM=SimpleNamespace(from_engine_args=None)))
-        )
-    settings = engine_settings(dtype="float32", vllm={"nope": 1})
-    with pytest.raises(EngineFailure, match="'nope'") as refusal:
-        VLLMEngine(PATHS[0], (), 8, settings)
-    assert type(refusal.value) is kind

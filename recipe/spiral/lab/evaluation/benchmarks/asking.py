@@ -14,13 +14,14 @@ from tqdm import tqdm
 from ....players.player import PromptTooLong
 from ....players.policy import Generate
 from ....players.prompts import Template, general_template
+from ....players.seeds import derive_seed
 from ...graders.grading import check_installed
 from ...graders.question import Question
 from ..matches.folder import Lines
 from ..matches.loop import for_each
 from ..policies.evaluated_policy import Policy
 from ..settings import Benchmarks, Settings
-from .answers import Sample, reply_to, sample_seed
+from .answers import Sample
 from .data import load
 
 
@@ -43,12 +44,8 @@ class Answers:
 
     def __init__(self, lines: Lines, policy: Policy, settings: Settings) -> None:
         self._lines = lines
-        how = [
-            settings.seed,
-            _sampling(settings.benchmarks),
-            policy.identity,
-            template_of(policy, settings.benchmarks).name,
-        ]
+        template = template_of(policy, settings.benchmarks).name
+        how = [settings.seed, _sampling(settings.benchmarks), policy.identity, template]
         digest = hashlib.blake2b(json.dumps(how, sort_keys=True).encode(), digest_size=16).hexdigest()
         self._head = {"policy": policy.name, "how": digest}
         stored = map(json.loads, lines)
@@ -92,23 +89,22 @@ async def ask(
         TimeoutError: an answer took longer than ``engine.seconds``.
     """
     template, sampling = template_of(policy, settings.benchmarks), _sampling(settings.benchmarks)
-    prompt_length, seconds = settings.benchmarks.max_prompt_length, settings.engine.seconds
+    longest, seconds = settings.benchmarks.max_prompt_length, settings.engine.seconds
 
     async def work(wanted: tuple[Question, int]) -> None:
         question, number = wanted
-        seed = sample_seed(settings.seed, question, number)
+        place = f"{question.benchmark}, question {question.id}"
+        seed = derive_seed("benchmark", settings.seed, question.benchmark, question.id, number)
         prompt_ids = template.encode(tokenizer, question.prompt, **policy.asked.chat_template_kwargs)
+        if len(prompt_ids) > longest:
+            raise PromptTooLong(f"{place}: {len(prompt_ids)} tokens are more than the {longest} that prompts may have")
         try:
             async with asyncio.timeout(seconds):
-                reply = await reply_to(prompt_ids, generate, tokenizer, {**sampling, "seed": seed}, prompt_length)
-        except PromptTooLong as error:
-            raise PromptTooLong(f"{question.benchmark}, question {question.id}: {error}") from error
+                tokens, truncated = await generate(prompt_ids, {**sampling, "seed": seed})
         except TimeoutError as error:
-            raise TimeoutError(
-                f"{question.benchmark}, question {question.id}, sample {number}: no answer within "
-                f"engine.seconds={seconds:g}"
-            ) from error
-        answers.add(Sample.of(question, number, seed, reply))
+            raise TimeoutError(f"{place}, sample {number}: no answer within engine.seconds={seconds:g}") from error
+        text, count = str(tokenizer.decode(tokens.response_ids, skip_special_tokens=True)), len(tokens.response_ids)
+        answers.add(Sample(question.benchmark, question.id, number, seed, question.digest, text, count, truncated))
         bar.update()
 
     with tqdm(total=len(missing), desc=f"benchmarks, {policy.name}", unit="answer") as bar:

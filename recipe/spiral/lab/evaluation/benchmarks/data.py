@@ -49,11 +49,7 @@ def _files(benchmark: Benchmark, path: Path) -> list[Path]:
         for suffix in (".jsonl", ".parquet", ".csv", ".json"):  # a .json may only describe the others
             if files := _files_of_split(benchmark, folder, suffix):
                 return files
-    if path.is_dir():
-        there = ", ".join(sorted(file.name for file in path.iterdir())[:20]) or "nothing"
-        problem = f"no data of {benchmark.id} in there, but {there}"
-    else:
-        problem = "is no folder, and no file of questions" if path.exists() else "there is no such folder"
+    problem = f"there are no questions of {benchmark.id}" if path.exists() else "there is no such folder"
     raise ValueError(f"benchmarks.path={path}: {problem}. {_wanted(benchmark, str(path))}")
 
 

@@ -101,7 +101,7 @@ class Client:
                     model=settings.model,
                     messages=list(messages),
                     stream=False,
-                    extra_body=dict(settings.extra_body),
+                    extra_body=settings.extra_body,
                     **given,
                 )
             return self._read(raw.parse(), raw.text, messages)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from dataclasses import dataclass, field
+from typing import Any, cast
 from urllib.parse import urlsplit
 
-from omegaconf import OmegaConf
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from ....config import out_of_range
 from ....players.player import PlayerMisconfigured
 from ....players.prompts import Template, get_template
-from ...parsing import Count, Number, Section, checked, parse
 
 #: How it is asked and what it may cost: settings that change no answer.
 OF_ASKING = frozenset(
@@ -21,31 +23,16 @@ OF_ASKING = frozenset(
         *("budget_tokens", "budget_usd", "price_in", "price_out"),
     )
 )
-_Positive = Annotated[Number, Field(gt=0)]
-_NotNegative = Annotated[Number, Field(ge=0)]
-_Whole = Annotated[int, Field(strict=True, ge=0)]
+#: Seconds, the shortest and the longest.
+_SECONDS = (1e-3, 86_400.0)
 
 
-def _check_address(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.query:
-        # What is wrong is not shown: a password may stand there, as the key itself may in the next one.
-        raise ValueError("must be an http(s) address without user name, password or query")
+def _within(default: Any, least: float = 0, most: float = math.inf) -> Any:
+    return field(default=default, metadata={"within": (least, most)})
 
 
-def _check_variable(name: str) -> None:
-    if not name.isidentifier():
-        raise ValueError("must be the name of an environment variable (never the key itself), or null for no key")
-
-
-def _chat_template(name: str) -> Template:
-    template = get_template(name, "template")
-    if template.plain or template.name.endswith("_general"):
-        raise ValueError(f"template={name!r}: does not go with a chat endpoint")
-    return template
-
-
-class ApiSettings(Section):
+@dataclass(frozen=True)
+class ApiSettings:
     """An OpenAI-compatible endpoint and how to use it. All times are in seconds. It holds no secret.
 
     Attributes:
@@ -72,44 +59,56 @@ class ApiSettings(Section):
         ValueError: an impossible setting.
     """
 
-    model_config = ConfigDict(hide_input_in_errors=True)
-
-    model: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-    base_url: Annotated[str, checked(_check_address)] = "https://api.openai.com/v1"
-    api_key_env: Annotated[str, checked(_check_variable)] | None = "OPENAI_API_KEY"
-    template: Annotated[str, checked(_chat_template)] = "qwen3"
-    temperature: _NotNegative | None = 1.0
-    max_tokens: Count | None = 4096
-    send_seed: Annotated[bool, Field(strict=True)] = True
-    extra_body: Mapping[str, Any] = Field(default_factory=dict)
-    timeout: _Positive = 60.0
-    total_timeout: _Positive = 180.0
-    retries: _Whole = 4
-    max_concurrency: Count = 8
-    budget_tokens: _Whole | None = None
-    budget_usd: _NotNegative | None = None
-    price_in: _NotNegative | None = None
-    price_out: _NotNegative | None = None
+    model: str = MISSING
+    base_url: str = "https://api.openai.com/v1"
+    api_key_env: str | None = "OPENAI_API_KEY"
+    template: str = "qwen3"
+    temperature: float | None = _within(1.0)
+    max_tokens: int | None = _within(4096, 1)
+    send_seed: bool = True
+    extra_body: dict[str, Any] = field(default_factory=dict)
+    timeout: float = _within(60.0, *_SECONDS)
+    total_timeout: float = _within(180.0, *_SECONDS)
+    retries: int = _within(4)
+    max_concurrency: int = _within(8, 1)
+    budget_tokens: int | None = _within(None)
+    budget_usd: float | None = _within(None)
+    price_in: float | None = _within(None)
+    price_out: float | None = _within(None)
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, Any]) -> ApiSettings:
-        """From a config's mapping, whose own mappings and lists become such as JSON takes."""
-        plain = {
-            str(name): OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
-            for name, value in settings.items()
-        }
-        return parse(cls, plain)
+        """From a config's mapping."""
+        try:
+            config = OmegaConf.merge(OmegaConf.structured(cls), OmegaConf.create(dict(settings)))
+            for wrong in out_of_range(cast(DictConfig, config)):
+                raise ValueError(wrong)
+            return cast(ApiSettings, OmegaConf.to_object(config))
+        except OmegaConfBaseException as error:  # one of several lines
+            known = f"; the settings are {', '.join(cls.__dataclass_fields__)}" if "not in" in str(error) else ""
+            raise ValueError(f"{' '.join(str(error).split())}{known}") from None
 
-    @model_validator(mode="after")
-    def _check_prices(self) -> Self:
+    def __post_init__(self) -> None:
+        if not self.model.strip():
+            raise ValueError(f"model={self.model!r}: must be the endpoint's name of a model")
+        url = urlsplit(self.base_url)
+        if url.scheme not in ("http", "https") or not url.hostname or "@" in url.netloc or url.query:
+            # What is wrong is not shown: a password may stand there, as the key itself may in the next one.
+            raise ValueError("base_url: must be an http(s) address without user name, password or query")
+        if self.api_key_env is not None and not self.api_key_env.isidentifier():
+            raise ValueError(
+                "api_key_env: must be the name of an environment variable (never the key itself), or null for no key"
+            )
+        template = self.chat_template()
+        if template.plain or template.name.endswith("_general"):
+            raise ValueError(f"template={self.template!r}: does not go with a chat endpoint")
         if self.budget_usd is not None and None in (self.price_in, self.price_out):
             raise ValueError(
                 f"budget_usd={self.budget_usd}: needs price_in and price_out, in US dollars for a million tokens"
             )
-        return self
 
     def chat_template(self) -> Template:
-        return _chat_template(self.template)
+        return get_template(self.template, "template")
 
     def key(self) -> str | None:
         """The key, from the environment, or ``PlayerMisconfigured``; None where the endpoint wants none."""

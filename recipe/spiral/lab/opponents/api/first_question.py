@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from ....players.player import PlayerFailure
 from .endpoint_client import Busy, Client
@@ -29,9 +30,7 @@ def ask_once(endpoints: Mapping[str, ApiSettings], say: Callable[[str], None] = 
 
     async def ask(name: str, settings: ApiSettings) -> None:
         within = min(settings.timeout, _WITHIN)
-        client = Client(
-            settings.model_copy(update={"timeout": within, "total_timeout": within, "retries": 0}), lambda usage: None
-        )
+        client = Client(replace(settings, timeout=within, total_timeout=within, retries=0), lambda usage: None)
         try:
             await client.ask(settings.chat_template().messages(_QUESTION), 0)
         except Busy as late:

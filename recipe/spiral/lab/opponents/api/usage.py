@@ -7,7 +7,6 @@ reads what the others have added before the next one. A run oversteps its budget
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -59,11 +58,8 @@ class Costs:
             self._spent[name] = self._spent.get(name, Usage()) + usage
             return
         line = json.dumps({"name": name, **asdict(usage)}) + "\n"
-        file = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(file, line.encode())  # at once: no other process writes into a line
-        finally:
-            os.close(file)
+        with self._file.open("ab", buffering=0) as file:
+            file.write(line.encode())  # at once: no other process writes into a line
 
     def of(self, name: str) -> Usage:
         """What an endpoint has cost.
