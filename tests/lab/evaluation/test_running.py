@@ -23,7 +23,7 @@ from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
 from recipe.spiral.players.player import PlayerFailure, Position, Response
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.processes.engine_failure import EngineFailure
-from tests.lab.evaluation.made_policies import Characters, Fakes, adapter, evaluation, model, settings, tensors
+from tests.lab.evaluation.made_policies import Characters, Fakes, evaluation, model, settings, tensors
 
 
 class Killed(BaseException):
@@ -105,15 +105,6 @@ def test_going_on_with_other_weights_is_refused(tmp_path: Path) -> None:
     tensors(folder / "model.safetensors", 9)
     with pytest.raises(OtherEvaluation, match=r"policies\.mine\.model\.model\.safetensors"):
         evaluation(tmp_path, Fakes(), *overrides).run()
-
-
-def test_adapters_play_their_own_base(tmp_path: Path) -> None:
-    base = model(tmp_path / "base")
-    lora = adapter(tmp_path / "lora", base)
-    fakes = Fakes()
-    evaluation(tmp_path, fakes, f"policies=[{lora}]", f"opponents=[{base}]").run()
-    assert fakes.events == [("start", "base"), ("close", "base")]
-    assert both(results(tmp_path), "lora", "base")["games"] == 6
 
 
 SAMPLED = ["match_ups=[]", "games=[]", "exploitability.games=[KuhnPoker]", "exploitability.by=samples"]

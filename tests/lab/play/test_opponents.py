@@ -105,14 +105,6 @@ def test_a_pools_member_has_its_runs_tokenizer(run: Path, tiny: Path, cache: Pat
     assert tokens.response_ids[-1] in end_tokens(tiny)
 
 
-def test_another_step_is_named_after_an_at_sign(run: Path, cache: Path) -> None:
-    assert find("TicTacToe", f"{run}@20", cache).name == "my_run/step_000020"
-    with pytest.raises(ValueError, match=r"step=21: there is none; the next is of step 40"):
-        find("TicTacToe", f"{run}@21", cache)
-    with pytest.raises(ValueError, match="a step is a number"):
-        find("TicTacToe", f"{run}@last", cache)
-
-
 @pytest.mark.parametrize(
     "model",
     ["tinny", "{tmp}/outputs/my_rum", "{tmp}/outputs/nothing@3", "{tmp}/outputs", "{tmp}/outputs/my_run/config.yaml"],

@@ -56,18 +56,6 @@ def test_every_game_is_in_the_index_and_can_be_read(run: Path, tmp_path: Path) -
             assert len(shown["tables"]) == len(game.turns) + 1
 
 
-def test_the_table_is_drawn_by_the_game(run: Path, tmp_path: Path) -> None:
-    report = RunReport(run, tmp_path / "report")
-    report.renew()
-    found = unpacked(report.bundle, "games/val_0_0") + unpacked(report.bundle, "games/train_1_0")
-    for game in found:
-        ended_legally = all(one["verdict"] == "legal" for one in game["turns"])
-        assert game["tables"][0] is not None, "also validation's games, which are named after a later step"
-        assert (game["tables"][-1] is not None) == ended_legally
-        if game["game"] == "TicTacToe" and ended_legally:
-            assert sum(mark in game["tables"][-1] for mark in "XO") == 2
-
-
 def test_renewal_reads_only_what_is_new(run: Path, tmp_path: Path) -> None:
     report = RunReport(run, tmp_path / "report")
     report.renew()

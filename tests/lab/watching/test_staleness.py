@@ -54,15 +54,12 @@ def test_a_watcher_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
         watcher.step(metrics)
         return metrics
 
-    whole, resumed, old = Watcher(made), Watcher(made), Watcher(made)
+    whole, resumed = Watcher(made), Watcher(made)
     shown(whole, 1)
-    state = json.loads(json.dumps(whole.state_dict()))
-    resumed.load_state_dict(state)
-    old.load_state_dict({name: part for name, part in state.items() if name != "voids"})
+    resumed.load_state_dict(json.loads(json.dumps(whole.state_dict())))
     expected = shown(whole, 2)
     assert shown(resumed, 2) == expected
     assert resumed.stop == whole.stop and "no money" in resumed.stop
-    assert shown(old, 2) == expected and not old.stop
     again = Watcher(made)
     again.load_state_dict(whole.state_dict())
     shown(again, 3)

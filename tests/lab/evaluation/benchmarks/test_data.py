@@ -81,13 +81,9 @@ def test_the_hub_is_asked_for_what_the_catalog_says(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ('{"problem": "a", "answer": "1"}\n{"problem": "b"', r"math500\.jsonl: cannot be read after 1 rows"),
-        ("[1]\n", r"cannot be read after 0 rows \(a row must be an object"),
-        ('{"problem": "a", "answer": "1"}\n{"problem": "b"}\n', r"row 1 \(from 0\).*answer"),
-        (
-            '{"id": 1, "problem": "a", "answer": "1"}\n{"id": 1, "problem": "b", "answer": "1"}\n',
-            "another row has id '1'",
-        ),
+        ('{"problem": "a", "answer": "1"}\n{"problem": "b"', r"math500\.jsonl"),
+        ('{"problem": "a", "answer": "1"}\n{"problem": "b"}\n', "row 1 .*answer"),
+        (2 * '{"id": 1, "problem": "a", "answer": "1"}\n', "id '1'"),
     ],
 )
 def test_a_bad_file_says_where(tmp_path: Path, content: str, says: str) -> None:

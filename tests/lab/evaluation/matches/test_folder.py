@@ -12,7 +12,6 @@ from recipe.spiral.lab.evaluation.matches.folder import (
     GAMES,
     EvaluationFolder,
     Manifest,
-    OtherEvaluation,
     read_games,
 )
 from recipe.spiral.match import Rules
@@ -52,19 +51,3 @@ def test_a_line_that_was_changed_is_named(tmp_path: Path, change: tuple[bytes, b
     (tmp_path / GAMES).write_bytes(first + second.replace(*change))
     with pytest.raises(ValueError, match=r"games\.jsonl: line 2 "):
         list(read_games(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("told", "named"),
-    [
-        (manifest("a", seed=4, sampling={"top_p": 1.0}), "seed: 0 there, 4 now"),
-        (manifest("a", sampling={"top_p": 0.9}), "settings.sampling.top_p: 1.0 there, 0.9 now"),
-        (replace(MINE, policies={"a": {"kind": "perfect"}}), 'policies.a.kind: "random" there, "perfect" now'),
-    ],
-)
-def test_another_evaluations_games_are_not_counted_with_these(tmp_path: Path, told: Manifest, named: str) -> None:
-    EvaluationFolder(tmp_path, told).close()  # it has come to nothing, and does not keep the folder
-    filled(tmp_path)
-    with pytest.raises(OtherEvaluation) as error:
-        EvaluationFolder(tmp_path, told)
-    assert named in str(error.value)

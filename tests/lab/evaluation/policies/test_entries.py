@@ -15,7 +15,7 @@ from recipe.spiral.lab.evaluation.policies.evaluated_policy import Asked, Policy
 from recipe.spiral.lab.evaluation.policies.policy_entries import parse
 from recipe.spiral.lab.models import EMBEDDED
 from tests import chat_forms
-from tests.lab.evaluation.made_policies import adapter, model, settings, tensors
+from tests.lab.evaluation.made_policies import adapter, model, settings
 from tests.made_configs import config
 
 
@@ -134,16 +134,6 @@ def test_checkpoints_are_exported_once(tmp_path: Path, monkeypatch: pytest.Monke
     shard.write_bytes(b"trained on")
     weights.exported(checkpoint, tmp_path / "cache")
     assert len(exported) == 3, "and so is one of other weights"
-
-
-def test_the_identity_is_that_of_the_weights(tmp_path: Path) -> None:
-    folder = model(tmp_path / "m")
-    before = one(str(folder), tmp_path).identity
-    assert one(str(folder), tmp_path).identity == before
-    tensors(folder / "model.safetensors", 2)
-    changed = one(str(folder), tmp_path).identity
-    assert changed != before and changed["path"] == before["path"]
-    assert one({"path": str(folder), "template": "qwen3"}, tmp_path).identity != changed
 
 
 @pytest.mark.parametrize(
