@@ -195,16 +195,9 @@ def audit(run_dir: Path, capsys: pytest.CaptureFixture[str], *options: str) -> t
     "changes",
     [
         {},
-        {"algorithm__gamma": 0.9},
         {"algorithm__rae__update": "batch", "algorithm__rae__initial": 0.25, "algorithm__rae__decay": 0.5},
         {"algorithm__filter_draws": True, "algorithm__filter_zero_advantages": True, "rules__truncated": "mask"},
         {"algorithm__adv_estimator": "grpo_role", "data__games_per_start": 4, "data__train_batch_size": GAMES // 4},
-        {
-            "algorithm__adv_estimator": "grpo_role",
-            "data__games_per_start": 6,
-            "data__train_batch_size": GAMES // 6,
-            "algorithm__norm_adv_by_std_in_grpo": False,
-        },
         {"records__tokens": False},
         {"records__every": 2},
         {"batch_unit": "turns", "data__train_batch_size": 40},
@@ -334,11 +327,9 @@ def test_a_game_that_a_prompt_ended_replays() -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        "[]",
-        "null",
         "[" * 100_000,
         "{",
-        *(f'{{"baselines": {values}}}' for values in ("[]", '{"values": [[]]}', '{"values": [[5, 0, "self", 0]]}')),
+        '{"baselines": {"values": [[5, 0, "self", 0]]}}',
     ],
 )
 def test_a_checkpoint_of_any_content(run_dir: Path, capsys: pytest.CaptureFixture[str], state: str) -> None:

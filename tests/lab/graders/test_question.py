@@ -69,7 +69,7 @@ def test_a_bad_row_says_what_is_missing(benchmark: str, row: dict[str, Any], say
         get_benchmark(benchmark).read(row, 0)
 
 
-@settings(max_examples=50)
+@settings(max_examples=10)
 @given(
     text=st.text(min_size=1).filter(lambda text: text.strip() != ""),
     answers=st.lists(st.text("abcdefgh", min_size=1, max_size=5), min_size=4, max_size=4, unique=True),

@@ -79,14 +79,6 @@ def test_scores_are_those_of_plain_passes(tokens: int, monkeypatch: pytest.Monke
             assert found == pytest.approx(expected, abs=1e-5)
 
 
-def test_any_attention_is_replaced_and_put_back() -> None:
-    asked, (model, _) = questions(10), models()
-    expected = scored(model, asked, [0], 1.0)
-    model.config._attn_implementation = "eager"
-    assert scored(model, asked, [0], 1.0) == expected
-    assert model.config._attn_implementation == "eager"
-
-
 def test_an_answer_that_does_not_fit_has_no_probability() -> None:
     model = models()[0]
     ((short, long),) = scored(model, [Question([1, 2], [[8, 9], [8, 9, 10]])], [0], 1.0, most=3)

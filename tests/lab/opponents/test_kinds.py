@@ -8,34 +8,13 @@ from typing import Any
 import pytest
 
 from recipe.spiral.games import known_games, make
-from recipe.spiral.lab.opponents.alphabeta import AlphaBetaPlayer
-from recipe.spiral.lab.opponents.api.endpoint_player import ApiPlayer
 from recipe.spiral.lab.opponents.more_kinds import check, make_player
-from recipe.spiral.lab.opponents.perfect import GAMES, PerfectPlayer
+from recipe.spiral.lab.opponents.perfect import GAMES
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.seeds import GameKey
 from tests.made import run_match
 
 API = {"model": "some/model", "base_url": "https://somewhere.example/v1", "api_key_env": "SOME_KEY"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "settings", "player", "name"),
-    [
-        ("random", None, RandomPlayer, "random"),
-        ("perfect", {"alpha": 0.2}, PerfectPlayer, "perfect"),
-        ("alphabeta", {"depth": 3}, AlphaBetaPlayer, "alphabeta-3"),
-        ("api", API, ApiPlayer, "api"),
-    ],
-)
-def test_every_kind_can_be_made(kind: str, settings: dict[str, Any] | None, player: type, name: str) -> None:
-    if kind == "api":
-        pytest.importorskip("openai", reason="needs the extra 'api'")
-    check(kind, settings, [])
-    assert type(make_player(kind, settings)) is player
-    assert make_player(kind, settings).name == name
-    assert make_player(kind, settings, name="mine").name == "mine"
-    assert make_player(kind, settings).name == name, "a name is one player's own"
 
 
 @pytest.mark.parametrize("kind", ["random", "perfect", "alphabeta"])

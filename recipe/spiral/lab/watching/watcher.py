@@ -13,9 +13,9 @@ from ...players.records import GameRecord
 from ...rollouts.schedule import parse_games, plays_games
 from ..opponents.api.usage import COSTS, Costs
 from ..opponents.more_kinds import API
-from ..run_summary import summary
 from .guard import Guard
 from .reasoning import reasoning_metrics
+from .run_summary import summary
 from .staleness import staleness_metrics
 from .tracked_games import log_games, log_lengths
 from .void_games import VoidGames, void_games

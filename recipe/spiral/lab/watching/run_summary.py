@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..processes.run_log import LOG
-from ..storage.checkpoints import latest
-from ..storage.metrics_file import METRICS, read_metrics
-from ..training.metrics import SHARES, validated_roles, validation_metrics
-from .own_command import command
-from .record_folder import RecordFolder
+from ...processes.run_log import LOG
+from ...storage.checkpoints import latest
+from ...storage.metrics_file import METRICS, read_metrics
+from ...training.metrics import SHARES, validated_roles, validation_metrics
+from ..own_command import command
+from ..record_folder import RecordFolder
 
 #: Exact measures that the summary has: a metric's name, what it is called, and how its values are written.
 _EXACT = {"nash_conv": ("NashConv", ".3f"), "optimal": ("optimal moves", ".1%")}
@@ -20,8 +20,9 @@ def summary(run_dir: Path, checkpoints: Path, game: str | None) -> list[str]:
     below it, and the commands to look at the run and to play ``game`` against it (None: it has none)."""
     folder = RecordFolder(run_dir / "games")
     lines = []
-    if folder.steps("val"):
-        (first, before), (last, after) = first_and_last(folder)
+    if validated := folder.steps("val"):
+        first, last = validated[0], validated[-1]
+        before, after = (validation_metrics(list(folder.read_step("val", step))) for step in (first, last))
         header = "".join(f"{column:>18}" for column in SHARES)
         lines.append(f"validation at step {first} -> {last}")
         roles, exact = validated_roles(after), _exact(run_dir)
@@ -57,12 +58,6 @@ def _exact(run_dir: Path) -> list[tuple[str, str]]:
         said, form = _EXACT[measure]
         rows.append((f"{game}, {said}", f"{values[0]:{form}} -> {values[-1]:{form}}"))
     return rows
-
-
-def first_and_last(folder: RecordFolder) -> list[tuple[int, dict[str, float]]]:
-    """The steps and metrics of the first and the last validation, which may be the same; [] if there was none."""
-    steps = folder.steps("val")
-    return [(step, validation_metrics(list(folder.read_step("val", step)))) for step in (*steps[:1], *steps[-1:])]
 
 
 def _change(before: dict[str, float], after: dict[str, float], name: str, form: str) -> str:
