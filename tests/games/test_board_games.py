@@ -83,12 +83,3 @@ def test_eating_grows_a_snake_and_brings_a_new_apple() -> None:
     game = play(snakes([(1, 1)], [(4, 4)], [(1, 2)]), "up down")
     assert game.snakes[0] == [(1, 2), (1, 1)] and game.eaten == [1, 0]
     assert len(game.apples) == 1 and game.apples != [(1, 2)]
-
-
-def test_the_second_snake_does_not_see_the_first_ones_choice() -> None:
-    views = set()
-    for choice in ("up", "down", "left", "right"):
-        game = play(make("Snake", 3), choice)
-        assert game.current_player == 1
-        views.add(game.observation(1))
-    assert len(views) == 1

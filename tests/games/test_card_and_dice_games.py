@@ -77,15 +77,6 @@ def test_a_higher_quantity_may_have_a_lower_face() -> None:
     assert not {"[bid: 3, 5]", "[bid: 3, 4]", "[bid: 2, 6]"} & {*legal}
 
 
-def test_liars_dice_ends_even_if_nobody_wants_it_to() -> None:
-    """The longest game: always the lowest bid there is."""
-    game, turns = LiarsDice(0), 0
-    while not game.is_terminal:
-        game.step(game.legal_actions()[0])
-        turns += 1
-    assert turns == game.max_turns
-
-
 @pytest.mark.parametrize("truth", [True, False])
 def test_who_is_wrong_loses_a_die_and_starts(truth: bool) -> None:
     game = LiarsDice(0, dice=2)

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recipe.spiral.games import Game, IllegalAction, make
-from recipe.spiral.games.text import LONGEST_MESSAGE, message
 from tests.games.playouts import OWN_GAMES, TEXTARENA, needs_textarena
 from tests.growth import in_linear_time
 
@@ -89,15 +88,6 @@ def test_any_text_is_read_or_not_without_an_error(game_id: str) -> None:
 @pytest.mark.parametrize("game_id", [*OWN_GAMES, pytest.param(TEXTARENA[0], marks=needs_textarena)])
 def test_a_hundred_kilobytes_are_read_in_linear_time(game_id: str, name: str) -> None:
     assert in_linear_time(make(game_id, 5).parse, HUGE[name])
-
-
-@settings(max_examples=300, deadline=None)
-@given(TEXT)
-def test_a_message_is_one_line_of_plain_characters(text: str) -> None:
-    passed = message(text)
-    assert len(passed.encode()) <= LONGEST_MESSAGE and passed.isprintable()
-    assert not set(passed) & set('[]{}<>|\\"`')
-    assert message(passed) == passed
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,22 +98,6 @@ def test_games_of_the_pool_are_played_against_the_members_that_are_loaded(tmp_pa
         assert all(seat.model and seat.slot == made.engine.held.index(seat.opponent.name) for seat in against)
     assert len(made.pool.members) == 4
     assert made.folder.names == sorted(made.pool.members), "who left takes no room"
-
-
-def test_games_against_a_member_are_spread_over_its_slots_and_nothing_else_changes(tmp_path: Path) -> None:
-    """The same keys, seeds, opponents and roles, however many engines serve a member."""
-    seats = {}
-    for slots in (1, 3, 8):
-        made = league(tmp_path / str(slots), "fsp.ratio=0.75")
-        made.engine = Engine(slots)
-        made.restore({}, None, [], "model")
-        made.join(0, snapshot)
-        made.begin_step(1)
-        seated = made.seat(games(1, 400))
-        used = Counter((seat.slot, seat.trainable) for seat in seated if seat.model)
-        assert len(used) == 2 * slots and max(used.values()) < 2 * min(used.values())
-        seats[slots] = [replace(seat, slot=None) for seat in seated]
-    assert seats[1] == seats[3] == seats[8]
 
 
 def test_a_checkpoint_brings_back_exactly_what_was(tmp_path: Path) -> None:

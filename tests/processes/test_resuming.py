@@ -54,18 +54,6 @@ def test_a_run_that_began_at_anothers_checkpoint_goes_on_from_its_own(
     assert f"has checkpoints of its own in {own}, and goes on from the last of them" in capsys.readouterr().out
 
 
-def test_a_run_goes_back_to_a_checkpoint_of_its_own_also_by_a_link(tmp_path: Path) -> None:
-    own, elsewhere = tmp_path / "run/checkpoints", tmp_path / "large_disk"
-    own.mkdir(parents=True)
-    elsewhere.mkdir()
-    (own / "global_step_10").symlink_to(elsewhere)
-    (tmp_path / "link").symlink_to(tmp_path / "run")
-    for path in (own / "global_step_10", tmp_path / "link/checkpoints/global_step_10"):
-        config = told(path, own)
-        choose_checkpoint(config)
-        assert config.trainer.resume_mode == "resume_path"
-
-
 def written(run_dir: Path, *steps: int) -> dict[str, bytes]:
     """What a run wrote up to its last step; without it, only its first validation."""
     (run_dir / "games").mkdir(parents=True, exist_ok=True)

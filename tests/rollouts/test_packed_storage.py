@@ -89,17 +89,6 @@ def test_what_is_no_tensor_comes_back_as_well(rows: list[Any]) -> None:
     )
 
 
-def test_rows_of_two_kinds_in_one_field_come_back_each_as_it_was() -> None:
-    """Long rows travel as TransferQueue has them, and a checkpoint of before holds nothing else."""
-    rows = [torch.arange(3), torch.arange(LARGE), torch.arange(0)]
-    packed = PackedStorageManager._select_by_positions(rows, [0, 1, 2])
-    assert [type(row) for row in packed] == [bytes, torch.Tensor, bytes]
-    assert_same(
-        PackedStorageManager._pack_field_values(packed), torch.nested.as_nested_tensor(rows, layout=torch.jagged)
-    )
-    assert_same(PackedStorageManager._pack_field_values(rows), torch.nested.as_nested_tensor(rows, layout=torch.jagged))
-
-
 def test_transfer_queue_calls_what_is_overridden() -> None:
     put, get = (inspect.getsource(getattr(AsyncSimpleStorageManager, name)) for name in ("put_data", "get_data"))
     assert "self._select_by_positions(data[f]," in put

@@ -54,14 +54,6 @@ def test_roles_are_counted_apart() -> None:
     }
 
 
-def test_opponents_are_not_counted() -> None:
-    """Of a game against a frozen opponent, the learner's role alone; the opponent's turns have no tokens."""
-    game = record(0, rewards=(-1.0, 1.0), turns=[turn(0, 0, tokens=None), turn(1, 0, length=6)], trainable=(1,))
-    metrics = role_metrics([game], "x")
-    assert {name.split("/")[2] for name in metrics} == {"p1"}
-    assert (metrics["x/TicTacToe/p1/win"], metrics["x/TicTacToe/p1/response_tokens"]) == (1.0, 6.0)
-
-
 def test_every_opponent_is_counted_apart_with_intervals() -> None:
     """Of 4 wins in 5 games, Wilson's interval as Brown, Cai and DasGupta's formula (4) gives it by hand."""
     games = [_met("perfect", index, (-1.0, 1.0)) for index in range(5)]

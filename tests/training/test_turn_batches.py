@@ -31,9 +31,6 @@ from tests.made import record, turn
 from tests.made_rows import rows_of
 from tests.rollouts.test_dataset import dataset
 
-# -- how many are launched ---------------------------------------------------------------------------------------------
-
-
 # -- sampling, through verl's replay buffer ----------------------------------------------------------------------------
 
 

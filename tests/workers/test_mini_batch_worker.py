@@ -193,19 +193,16 @@ def on_a_rank(rank: int, folder: Path) -> None:
     """What each of the processes does."""
     from recipe.spiral.workers.policy_worker import PolicyWorker
 
-    config, settings, batches = pickle.loads((folder / "task.pkl").read_bytes())
-    together = settings.get("force_group_size", 1)
+    config, batches = pickle.loads((folder / "task.pkl").read_bytes())
     worker = PolicyWorker(config=config, role="actor")
     worker.init_model()
     results = []
     for fields, mini_batches in batches:
         rows = [Row(**values) for values in fields]
-        multiple = RANKS * mini_batches * rows_at_once(config) * together
+        multiple = RANKS * mini_batches * rows_at_once(config)
         size = -(-len(rows) // multiple) * multiple
         lengths = [len(row.prompt) + len(row.response) for row in rows]
-        units = [sum(lengths[first : first + together]) for first in range(0, len(rows), together)]
-        share = layout(units, size // together, mini_batches, RANKS)[rank]
-        share = [unit * together + i for unit in share for i in range(together)]
+        share = layout(lengths, size, mini_batches, RANKS)[rank]
         data = tu.index_select_tensor_dict(as_tensordict(rows, size - len(rows)), share)
         tu.assign_non_tensor(
             data,
@@ -218,7 +215,6 @@ def on_a_rank(rank: int, folder: Path) -> None:
             seed=42,
             dataloader_kwargs={"shuffle": False},
             temperature=1.0,
-            **settings,
         )
         metrics = reduce_metrics(dict(tu.get(worker.update_actor(data), "metrics")))
         weights = worker.actor.engine.module.state_dict()
@@ -229,12 +225,10 @@ def on_a_rank(rank: int, folder: Path) -> None:
     torch.distributed.destroy_process_group()
 
 
-def updated(
-    folder: Path, config: DictConfig, batches: list[tuple[list[Row], int]], settings: Mapping[str, Any] | None = None
-) -> Any:
-    """Metrics and weights after each of the updates, by ranks in processes of their own; the loss has ``settings``."""
+def updated(folder: Path, config: DictConfig, batches: list[tuple[list[Row], int]]) -> Any:
+    """Metrics and weights after each of the updates, by ranks in processes of their own."""
     plain = [([vars(row) for row in rows], mini_batches) for rows, mini_batches in batches]
-    (folder / "task.pkl").write_bytes(pickle.dumps((config, dict(settings or {}), plain)))
+    (folder / "task.pkl").write_bytes(pickle.dumps((config, plain)))
     environment = {
         "DIST_INIT_METHOD": f"file://{folder}/store",
         "MASTER_ADDR": "127.0.0.1",
