@@ -17,7 +17,7 @@ from .conftest import ROOT, Run
 
 pytestmark = pytest.mark.e2e
 OVERRIDES = (
-    *("seed=5", "data.train_batch_size=16", "trainer.total_training_steps=2", "trainer.save_freq=1"),
+    *("model=tiny", "seed=5", "data.train_batch_size=16", "trainer.total_training_steps=2", "trainer.save_freq=1"),
     *("trainer.test_freq=-1", "trainer.val_before_train=false", "trainer.logger=[file]"),
     *("fsp.enabled=true", "fsp.update_interval=1"),
 )
