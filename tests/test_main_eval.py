@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,25 +62,6 @@ def test_a_bad_config_is_one_line_and_status_2(
         main_eval.main()
     (line,) = capsys.readouterr().err.splitlines()
     assert end.value.code == 2 and override.partition("=")[0].split(".")[-1] in line
-
-
-def test_a_folder_in_use_and_another_evaluations_are_status_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tmp_path) == 0
-    assert run(tmp_path, "seed=1") == 2
-    assert "seed: 0 there, 1 now" in capsys.readouterr().err
-    child = (
-        "import sys; from pathlib import Path; from recipe.spiral.processes.launch import only_one\n"
-        "with only_one(Path(sys.argv[1])): print(1, flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", child, str(tmp_path / "evaluation")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None and process.stdout.readline() == b"1\n"
-        assert run(tmp_path) == 2
-        assert process.stdin is not None
-        process.stdin.close()
-    assert capsys.readouterr().err.startswith("spiral: eval_dir=")
 
 
 @pytest.mark.parametrize(

@@ -68,11 +68,6 @@ def test_nothing_of_the_recipe_is_left_out(dist: Path, wheel: Path) -> None:
     assert _recipe_files() <= _sdist_names(dist)
 
 
-def test_wheel_holds_nothing_else(wheel: Path) -> None:
-    tops = {name.split("/", 1)[0] for name in _wheel_names(wheel)}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"recipe"}
-
-
 def test_wheel_merges_with_the_recipes_of_a_fork(installed: Path, tmp_path: Path) -> None:
     neighbour = tmp_path / "fork" / "recipe" / "other"
     neighbour.mkdir(parents=True)

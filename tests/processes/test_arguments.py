@@ -6,11 +6,10 @@ import subprocess
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
-from recipe.spiral.processes.arguments import Arguments, new_file, within
+from recipe.spiral.processes.arguments import Arguments, within
 
 
 def refused(parser: Arguments, arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -44,15 +43,6 @@ def test_numbers_have_ranges() -> None:
             within(kind, 1, 3)(text)
     with pytest.raises(ArgumentTypeError, match=r"^0: must be a whole number of at least 1$"):
         within(int, 1)("0")
-
-
-def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    assert new_file(f"{tmp_path}/new.json") == tmp_path / "new.json"
-    (tmp_path / "old.json").write_text("")
-    assert new_file(f"{tmp_path}/old.json") == tmp_path / "old.json"
-    for place, why in (("", "is a folder"), ("old.json/x", "old.json is no folder"), ("no/x", "there is no folder")):
-        with pytest.raises(ArgumentTypeError, match=why):
-            new_file(f"{tmp_path}/{place}")
 
 
 def test_a_signal_is_one_line() -> None:

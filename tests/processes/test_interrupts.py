@@ -40,11 +40,3 @@ def test_two_signals_at_once_are_one() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGTERM)
     assert interrupted_by() == "SIGTERM"
-
-
-def test_what_is_ignored_stays_ignored() -> None:
-    """``nohup`` lets a run outlive its terminal."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    interrupt_on_signals()
-    os.kill(os.getpid(), signal.SIGHUP)
-    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
