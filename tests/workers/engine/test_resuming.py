@@ -16,6 +16,40 @@ ROLLOUT = SimpleNamespace(response_length=9, name="vllm")
 CONFIG = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=ROLLOUT))
 
 
+class Updating:
+    """Writes a token at each turn of the event loop, which is the version of its weights, and slowly takes new ones:
+    as verl's server it breaks off what runs, and lets what comes meanwhile wait."""
+
+    def __init__(self) -> None:
+        self.version = self.running = self.broken_off = self.waited = 0
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def generate(self, prompt_ids: list[int], sampling_params: dict[str, Any], **request: Any) -> TokenOutput:
+        self.waited += not self.open.is_set()
+        await self.open.wait()
+        self.running += 1
+        ids: list[int] = []
+        while self.open.is_set() and len(ids) < sampling_params["max_tokens"]:
+            await asyncio.sleep(0)
+            ids.append(self.version)
+        self.running -= 1
+        complete = len(ids) == sampling_params["max_tokens"]
+        self.broken_off += not complete
+        reason = "completed" if complete else "aborted"
+        version = {"global_steps": self.version}
+        return TokenOutput(token_ids=ids, log_probs=[0.0] * len(ids), stop_reason=reason, extra_fields=version)
+
+    async def update(self) -> None:
+        self.open.clear()
+        while self.running:
+            await asyncio.sleep(0)
+        for _ in range(20):  # long enough for those that were broken off to come again
+            await asyncio.sleep(0)
+        self.version += 1
+        self.open.set()
+
+
 class Server:
     """Breaks off the first answers after some tokens; each answer is of the next version."""
 
@@ -57,3 +91,57 @@ def test_each_part_has_its_own_seed_and_the_response_says_its_versions(monkeypat
     first, second, third = [request["sampling_params"]["seed"] for request in server.asked]
     assert first == 5 and second == third != first
     assert [request["sampling_params"]["max_tokens"] for request in server.asked] == [9, 7, 7]
+
+
+def test_a_version_that_wrote_no_token_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = ask(monkeypatch, Server((0, "aborted"), (2, "aborted"), (3, "completed")))
+    assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (2, 3)
+
+
+def test_a_response_in_one_part_is_verls(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server((3, "completed"))
+    ask(monkeypatch, server)
+    assert server.asked[0]["sampling_params"]["seed"] == 5
+    assert server.asked[0]["prompt_ids"] == [1, 2, 3]
+
+
+def test_the_seed_depends_on_the_games_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = []
+    for _ in range(2):
+        server = Server((4, "aborted"), (1, "completed"))
+        ask(monkeypatch, server)
+        seeds.append(server.asked[1]["sampling_params"]["seed"])
+    assert seeds[0] == seeds[1]
+
+
+def test_a_part_that_goes_directly_may_be_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server((3, "completed"))
+    ask(monkeypatch, server)
+    assert server.asked[0]["whole"] is False, "verl breaks off what has given its first output"
+    assert None not in server.asked[0].values(), "verl's clients name pictures that there are none of"
+
+
+def test_responses_that_take_longer_than_an_update_are_all_given_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is 9 tokens, and an update comes after every fifth turn of the event loop."""
+    pauses = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(0), gather=asyncio.gather)
+    monkeypatch.setattr("verl.workers.rollout.llm_server.asyncio", pauses)
+
+    async def play() -> tuple[Updating, list[TokenOutput]]:
+        server = Updating()
+        client = ResumingClient(CONFIG, servers=[Streaming(server.generate)])
+        sampling = {"max_tokens": 9, "seed": 5}
+        asked = [client.generate(f"{n}", prompt_ids=[1] * n, sampling_params=sampling) for n in range(1, 41)]
+        responses = asyncio.gather(*asked)
+        while not responses.done():
+            for _ in range(5):
+                await asyncio.sleep(0)
+            await server.update()
+        return server, await responses
+
+    server, outputs = asyncio.run(asyncio.wait_for(play(), 30))
+    assert server.broken_off >= 40 and server.waited >= 40, "otherwise nothing was tried"
+    for output in outputs:
+        assert len(output.token_ids) == len(output.log_probs) == 9
+        assert output.token_ids == sorted(output.token_ids)
+        named = output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]
+        assert named == (output.token_ids[0], output.token_ids[-1])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from omegaconf import DictConfig, OmegaConf
 
 from recipe.spiral.workers.engine import slots
-from recipe.spiral.workers.engine.slots import SlotEngine
+from recipe.spiral.workers.engine.slots import SlotEngine, model_config, rollout_config
 
 
 @pytest.fixture(autouse=True)
@@ -73,3 +75,77 @@ def test_where_games_go_on_answers_are_broken_off_until_the_models_are_loaded_ag
     served.load(paths("a"))
     again = ["wake_up", "loaded", "load a /a", "resume_generation"]
     assert server.called == [*again[:3], "abort_all_requests reject_request", "sleep", *again]
+
+
+class Replica:
+    """A replica that notes on what it starts, and starts on no device where another does."""
+
+    made: ClassVar[list[Replica]] = []
+    busy: ClassVar[set[str]] = set()
+
+    def __init__(self, **settings: Any) -> None:
+        self.servers = [Server()]
+        Replica.made.append(self)
+
+    async def launch_on(self, workers: list[str]) -> None:
+        self.devices = workers
+        assert not set(workers) & Replica.busy, "vLLM measures the memory of its device"
+        Replica.busy |= set(workers)
+        await asyncio.sleep(0.01)
+        Replica.busy -= set(workers)
+
+    async def init_standalone(self) -> None:
+        self.devices = ["own"]
+
+
+def config(ranks: int = 1, devices: str = "shared") -> DictConfig:
+    rollout = {
+        "dtype": "float32",
+        "load_format": "dummy",
+        "gpu_memory_utilization": 0.6,
+        "n_gpus_per_node": 8,
+        "tensor_model_parallel_size": ranks,
+        "data_parallel_size": 1,
+        "pipeline_model_parallel_size": 1,
+        "prometheus": {"enable": True, "port": 1},
+        "engine_kwargs": {"vllm": {"kv_cache_memory_bytes": 100}},
+    }
+    model = {"path": "/m", "lora_rank": 8, "lora_adapter_path": "/l", "lora": {"rank": 8, "merge": True}}
+    return OmegaConf.create(
+        {
+            "opponent_engine": {"devices": devices, "gpu_memory_utilization": 0.2},
+            "actor_rollout_ref": {"rollout": rollout, "model": model},
+            "trainer": {"v1": {"trainer_mode": "sync"}},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("ranks", "models", "devices"),
+    [
+        (1, 1, ["w0", "w1", "w2", "w3"]),
+        (1, 6, ["w0", "w1", "w2", "w3", "w0", "w1"]),
+        (2, 2, ["w0w1", "w2w3"]),
+        (4, 2, ["w0w1w2w3"] * 2),
+    ],
+)
+def test_slots_take_the_policys_devices_in_turn(ranks: int, models: int, devices: list[str]) -> None:
+    Replica.made.clear()
+    SlotEngine.start(config(ranks), models, ["w0", "w1", "w2", "w3"], Replica)
+    assert ["".join(replica.devices) for replica in Replica.made] == devices
+
+
+def test_devices_of_their_own_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "get_platform", lambda: SimpleNamespace(ray_resource_name=lambda: "GPU"))
+    Replica.made.clear()
+    SlotEngine.start(config(devices="own"), 2, ["w0"], Replica)
+    assert [replica.devices for replica in Replica.made] == [["own"]] * 2
+    with pytest.raises(RuntimeError, match=r"opponent_engine\.devices"):
+        SlotEngine.start(config(devices="own"), 3, ["w0"], Replica)
+
+
+def test_the_engines_settings_are_the_policys_but_for_what_must_differ() -> None:
+    rollout, model = rollout_config(config()), model_config(config())
+    assert (rollout.dtype, rollout.gpu_memory_utilization, rollout.load_format) == ("float32", 0.2, "auto")
+    assert rollout.engine_kwargs.vllm.kv_cache_memory_bytes == 100 and not rollout.prometheus.enable
+    assert (model.path, model.lora_rank, model.lora_adapter_path, model.lora.rank) == ("/m", 0, None, 0)
