@@ -32,7 +32,7 @@ if os.environ.setdefault("SPIRAL_HARDWARE", detect_hardware()) == "cpu":
     os.environ.setdefault("VERL_PLATFORM", "cpu")
     os.environ.setdefault("VERL_USE_EXTERNAL_MODULES", "recipe.spiral.workers.platforms.cpu")
 #: What a config chooses for its process, as it is by default.
-CHOSEN = {extensions.NAMES: "recipe.spiral.lab.extension,recipe.spiral.spin.extension"}
+CHOSEN = {"HYDRA_FULL_ERROR": "0", extensions.NAMES: "recipe.spiral.lab.extension,recipe.spiral.spin.extension"}
 os.environ.update(CHOSEN)  # for fixtures of a wider scope than a test
 
 
