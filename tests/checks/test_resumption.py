@@ -113,3 +113,5 @@ def test_random_moves_are_nobodys_answers(tmp_path: Path) -> None:
     check(config(tmp_path, games))
     with pytest.raises(ConfigError, match=r"random_opening=4.*prompt\.style=dialogue"):
         check(config(tmp_path, games, "prompt.style=dialogue"))
+    with pytest.raises(ConfigError, match=r"random_opening=4.*rules\.turn_cap=4"):
+        check(config(tmp_path, games, "rules.turn_cap=4"))

@@ -40,3 +40,10 @@ def test_two_signals_at_once_are_one() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGTERM)
     assert interrupted_by() == "SIGTERM"
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    """``nohup`` has a command ignore SIGHUP."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    interrupt_on_signals()
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
