@@ -272,7 +272,10 @@ class Auditor(Findings):
             row = training_row(settings.shares, settings.seed, starts, place // same, same)
             # The seed alone does not decide against whom the policy plays: that depends on the run's pool.
             trainable = Seat.from_row(row).trainable if record.opponent == SELF_PLAY else record.trainable[:1]
-            expected = (row["data_source"], row["key"]["group"], trainable)
+            group = row["key"]["group"]
+            if settings.states and group is None:  # a game and its branches are tries of one start
+                group = record.key.index
+            expected = (row["data_source"], group, trainable)
             played = (record.game, record.key.group, record.trainable)
             if played != expected:
                 yield f"is not what the seed drew: (game, group, trainable) {played} should be {expected}"
