@@ -128,7 +128,6 @@ def test_questions(tmp_path: Path, runs: list[Run]) -> None:
         f"data.train_files={tmp_path}/train.jsonl",
         f"data.val_files={tmp_path}/test.jsonl",
         "questions.grader=grading:grade",
-        "questions.workers=4",
         "data.train_batch_size=12",
         "actor_rollout_ref.rollout.n=8",
         "trainer.n_gpus_per_node=2",
