@@ -146,6 +146,10 @@ def _run(config: DictConfig, run_dir: Path, limit: int) -> str:
         with follow, nullcontext() if shows else redirect_stdout(io.StringIO()):
             say_now("Ray starts")
             run_ppo(config, task_runner_class=Started(ray.remote(TaskRunner), ray_runs))
+    except KeyboardInterrupt:
+        if ending.failure is None:
+            raise
+        raise ending.failure
     except Exception as error:
         if (dead := pulse.dead()) is None:
             raise
@@ -198,8 +202,14 @@ class Ending:
         self._error = error
         os.kill(os.getpid(), signal.SIGALRM)
 
+    @property
+    def failure(self) -> Exception | None:
+        """What ``end_with`` was given, if it is no interrupt."""
+        return self._error if isinstance(self._error, Exception) else None
+
     def _raise(self, number: int, frame: object) -> None:
-        raise self._error
+        # where Ray waits, it swallows what a handler raises, unless that is a KeyboardInterrupt
+        raise self._error if isinstance(self._error, KeyboardInterrupt) else Interrupt(str(self._error))
 
     def _on_signal(self, number: int, frame: object) -> None:
         if not note(number):
