@@ -149,7 +149,7 @@ def _run(config: DictConfig, run_dir: Path, limit: int) -> str:
     except KeyboardInterrupt:
         if ending.failure is None:
             raise
-        raise ending.failure
+        raise ending.failure from ending.failure.__cause__
     except Exception as error:
         if (dead := pulse.dead()) is None:
             raise
