@@ -198,7 +198,7 @@ class Ending:
         signal.signal(signal.SIGALRM, self._raise)
 
     def end_with(self, error: BaseException) -> None:
-        """Raise an error in the main thread, which waits for the trainer."""
+        """Interrupt the main thread, which waits for the trainer; ``failure`` is then this error."""
         self._error = error
         os.kill(os.getpid(), signal.SIGALRM)
 

@@ -166,12 +166,6 @@ def pattern(config: DictConfig) -> Iterator[str]:
         yield f"run_dir={config.run_dir}: vLLM takes [ in a path for a pattern; take another folder"
 
 
-def has_critic(config: DictConfig) -> bool:
-    """The same as verl's ``need_critic``, which cannot be imported yet."""
-    enabled = config.critic.enable
-    return bool(enabled) if enabled is not None else config.algorithm.adv_estimator == "gae"
-
-
 def check_late(config: DictConfig) -> None:
     """Ask verl, which is imported by now, for what it would refuse, by any error, only in a worker or after games."""
     import torch

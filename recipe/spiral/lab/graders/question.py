@@ -7,15 +7,11 @@ import hashlib
 import json
 import random
 import re
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any, Literal
-
-from omegaconf import DictConfig
-from tqdm import tqdm
 
 from ...players.prompts import last_box
 from ...players.seeds import derive_seed
@@ -211,20 +207,3 @@ def _list(value: Any) -> list[Any] | None:
                 value = read(value)
                 break
     return list(value) if isinstance(value, list | tuple) else None
-
-
-def check_lengths(config: DictConfig, setting: str, template: str, prompts: Iterable[tuple[str, list[int]]]) -> None:
-    """See that questions' prompts, (id, token ids), can be made, and that none is too long: a ValueError names the
-    ``setting`` of the questions, and that of the ``template`` as it is written, and says what to do."""
-    limit = config.data.max_prompt_length
-    shown = tqdm(prompts, f"lengths of {setting}", delay=5, leave=False, disable=not sys.stderr.isatty())
-    try:
-        long = [f"question {name} with {len(ids)} tokens" for name, ids in shown if len(ids) > limit]
-    except ValueError as error:
-        model = config.actor_rollout_ref.model.path
-        raise ValueError(f"{setting}: {template} does not go with {model}: {error}") from error
-    if long:
-        raise ValueError(
-            f"data.max_prompt_length={limit}: {len(long)} questions of {setting} have longer prompts with this "
-            f"tokenizer, and prompts are never cut, the first: {long[0]}; raise it, or leave them out"
-        )
