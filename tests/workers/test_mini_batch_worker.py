@@ -26,7 +26,7 @@ from verl.utils.metric.utils import reduce_metrics
 
 from recipe.spiral import extensions, main_spiral
 from recipe.spiral.checks.settle import settle
-from recipe.spiral.training.step import layout, rows_at_once
+from recipe.spiral.training.step import deal, rows_at_once
 from recipe.spiral.workers.mini_batch_worker import MINI_BATCHES, MiniBatchWorker
 from recipe.spiral.workers.policy_worker import as_asked
 from tests.ranks import run_ranks
@@ -202,7 +202,8 @@ def on_a_rank(rank: int, folder: Path) -> None:
         multiple = RANKS * mini_batches * rows_at_once(config)
         size = -(-len(rows) // multiple) * multiple
         lengths = [len(row.prompt) + len(row.response) for row in rows]
-        share = layout(lengths, size, mini_batches, RANKS)[rank]
+        padded = [*lengths, *[2] * (size - len(rows))]
+        share = deal(padded, len(rows), mini_batches, RANKS)[0][rank]
         data = tu.index_select_tensor_dict(as_tensordict(rows, size - len(rows)), share)
         tu.assign_non_tensor(
             data,
