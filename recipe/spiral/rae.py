@@ -1,5 +1,4 @@
-"""What outcomes are compared with: RAE, role-conditioned advantage estimation (SPIRAL, arXiv 2506.24119, section 3.2);
-and GRPO's means, by role.
+"""RAE, role-conditioned advantage estimation (SPIRAL, arXiv 2506.24119, section 3.2).
 
 In a zero-sum game the two roles have different expected outcomes, and their mean over a game is always zero. So each
 (game, role) has a baseline of its own, a moving average of that role's outcomes, and a turn's advantage is the outcome
@@ -12,17 +11,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from operator import attrgetter
-from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal
 
 from .players.records import SELF_PLAY, GameRecord
-from .players.seeds import GameKey
 
 if TYPE_CHECKING:  # a config is checked without it, which takes seconds to import
     import torch
-
-#: The values of ``algorithm.adv_estimator`` that have baselines.
-RAE, GRPO = "rae", "grpo_role"
 
 
 def rae_advantages(
@@ -128,40 +122,3 @@ class RoleBaselines(Baselines):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._values = {(game, role, opponent): value for game, role, opponent, value in state["values"]}
-
-
-class GroupBaselines(Baselines):
-    """GRPO's baselines (``grpo_role``): games that start from one state are a group, and a role's baseline is its mean
-    outcome there.
-
-    Both players of one game have outcomes R and -R, whose mean is always 0; so a player is compared with the same
-    player of the group's other games.
-
-    Args:
-        records: the games of a batch; their keys name their groups.
-        by_deviation: divide advantages by the group's standard deviation (the sample's, as verl's GRPO does).
-    """
-
-    def __init__(self, records: Iterable[GameRecord], by_deviation: bool = False) -> None:
-        self._by_deviation = by_deviation
-        self._outcomes: dict[tuple[GameKey, int], list[float]] = defaultdict(list)
-        for record in records:
-            for role in record.trainable:
-                self._outcomes[record.key.start(), role].append(record.rewards[role])
-
-    def _of_role(self, record: GameRecord, role: int) -> float:
-        return fmean(self._outcomes[record.key.start(), role])
-
-    def scale(self, record: GameRecord, role: int) -> float:
-        outcomes = self._outcomes[record.key.start(), role]
-        return 1.0 / (stdev(outcomes) + 1e-6) if self._by_deviation and len(outcomes) > 1 else 1.0
-
-
-def baselines_of(algorithm: Any, moving: Baselines, records: Iterable[GameRecord]) -> Baselines:
-    """What the outcomes of a batch are compared with, by the config's ``algorithm``: the ``moving`` baselines of RAE,
-    as they are before the batch, or the means of the games' groups."""
-    if algorithm.adv_estimator == RAE:
-        return moving
-    if algorithm.adv_estimator == GRPO:
-        return GroupBaselines(records, algorithm.norm_adv_by_std_in_grpo)
-    return Baselines()

@@ -25,9 +25,8 @@ from .players.seeds import GameKey
 from .processes.garbage import collect_less
 from .processes.interrupts import STOP, STOPPED
 from .processes.run_log import say_now
-from .rae import GRPO, RAE, baselines_of
 from .rollouts import channel
-from .training.filters import Filters
+from .training.credit import GRPO, RAE, Filters, baselines_of
 from .training.in_flight import InFlight, Mixin
 from .training.launched import Launch, Launched, launch
 from .training.metrics import speed_metrics, training_metrics, validation_metrics

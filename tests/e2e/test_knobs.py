@@ -9,7 +9,7 @@ import pytest
 
 from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.rae import GroupBaselines
+from recipe.spiral.training.credit import GroupBaselines
 
 from .conftest import Run, small
 

@@ -11,7 +11,7 @@ from recipe.spiral.rae import Baselines
 from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.spin.dpo_settings import DpoSettings
 from recipe.spiral.spin.pairs import PairObjective, Pairs, find_pairs
-from recipe.spiral.training.filters import Filters
+from recipe.spiral.training.credit import Filters
 from recipe.spiral.training.step import Step, account, deal
 from tests.made import record, turn
 from tests.made_rows import launches_of, rows_of

@@ -16,8 +16,8 @@ from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.rae import RAE, GroupBaselines, RoleBaselines
-from recipe.spiral.training.filters import Filters
+from recipe.spiral.rae import RoleBaselines
+from recipe.spiral.training.credit import RAE, Filters, GroupBaselines
 from recipe.spiral.training.step import deal
 from tests.made import record, turn
 from tests.made_rows import rows_of

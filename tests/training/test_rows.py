@@ -17,7 +17,7 @@ from recipe.spiral.rae import Baselines
 from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.rollouts import channel as game_channel
 from recipe.spiral.rollouts.worker import RolloutWorker
-from recipe.spiral.training.filters import Filters
+from recipe.spiral.training.credit import Filters
 from recipe.spiral.training.launched import launches
 from recipe.spiral.training.rows import PADDING, Rows, RowsLost, keep
 from recipe.spiral.training.step import Step, account

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.rae import Baselines
 from recipe.spiral.rollouts.channel import Played
-from recipe.spiral.training.filters import Filters
+from recipe.spiral.training.credit import Filters
 from recipe.spiral.training.metrics import training_metrics
 from recipe.spiral.training.rows import keep
 from recipe.spiral.training.step import Step, account, deal

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from ..players.intervals import wilson
 from ..players.records import RESULTS, SELF_PLAY, GameRecord, Termination, Turn
-from .filters import REASONS
+from .credit import REASONS
 
 VERDICTS = ("no_answer", "unreadable", "illegal", "truncated")
 DISCARDED = ("void", "draw", "surplus", "stale")

@@ -16,7 +16,7 @@ import transfer_queue as tq
 
 from ..players.records import GameRecord, Turn
 from ..rae import Baselines, rae_advantages
-from .filters import REJECTED, Filters
+from .credit import REJECTED, Filters
 from .launched import Launch
 
 #: The place of a row of padding.

@@ -24,7 +24,7 @@ from ..extensions import Chosen, Objective
 from ..players.records import GameRecord
 from ..rae import Baselines
 from ..rollouts.channel import Played
-from .filters import Filters
+from .credit import Filters
 from .launched import Launch
 from .rows import Rows
 

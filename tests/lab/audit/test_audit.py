@@ -24,10 +24,10 @@ from recipe.spiral.players.player import Position, PromptTooLong, Response
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.rae import GroupBaselines, RoleBaselines, rae_advantages
+from recipe.spiral.rae import RoleBaselines, rae_advantages
 from recipe.spiral.rollouts.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import CONFIG, name_latest, read_state, write_state
-from recipe.spiral.training.filters import Filters
+from recipe.spiral.training.credit import Filters, GroupBaselines
 from tests.made import repack, unpacked
 
 SEED, STEPS, GAMES = 5, 4, 12

@@ -23,7 +23,7 @@ from ...rollouts.schedule import training_row
 from ...storage import checkpoints
 from ...storage.checkpoints import folder_of
 from ...storage.manifest import changed_files
-from ...training.filters import REJECTED
+from ...training.credit import REJECTED
 from ..record_folder import RecordFolder
 from .game_checks import TOLERANCE, Findings, Games, Tally, name, name_turn
 from .games_in_flight import InFlight

@@ -22,7 +22,7 @@ from ...players.records import SELF_PLAY, GameRecord
 from ...rollouts.schedule import GameShare, parse_games
 from ...storage.checkpoints import config_file
 from ...storage.run_config import load_config
-from ...training.filters import Filters
+from ...training.credit import Filters
 
 #: Of games, branches and the like: more than any run has, and few enough to be counted.
 MOST = 2**20
