@@ -35,7 +35,7 @@ from .training.run_state import RunState
 from .training.step import Step, account, deal, policy_ranks, rows_at_once
 from .training.sync_buffer import NO_ROWS
 from .workers.engine import opponent_engines
-from .workers.engine.game_client import GameClient
+from .workers.engine.client import GameClient
 from .workers.mini_batch_worker import MINI_BATCHES
 from .workers.policy_worker import use_our_workers
 
@@ -104,7 +104,7 @@ class SpiralTrainer(Mixin):
         """While the policy's engine sleeps, the opponents' take their part of the devices."""
         league = self.state.league
         if served := models_served(self.config):
-            from .workers.engine.slot_server import SlotReplica  # imports vLLM
+            from .workers.engine.vllm import SlotReplica  # imports vLLM
 
             self.opponents = opponent_engines.start(self, served, has_adapter(self.config), SlotReplica)
             league.engine = self.opponents

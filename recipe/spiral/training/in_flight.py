@@ -16,7 +16,7 @@ from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from ..rollouts import channel
 from ..rollouts.channel import Played
-from ..workers.engine.resuming_client import ResumingClient
+from ..workers.engine.client import ResumingClient
 from .game_buffer import GameBuffer
 from .launched import TRAIN, Launch, Launched, launches
 from .run_state import RunState
