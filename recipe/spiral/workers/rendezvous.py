@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import socket
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
-from torch.distributed import TCPStore, rendezvous
+from torch.distributed import TCPStore
 
 
 class OneAddress:
@@ -29,4 +30,6 @@ def store_on_one_address(
     return TCPStore(hostname, port, world_size, rank == 0, timeout, master_listen_fd=listening)
 
 
-rendezvous._create_c10d_store = store_on_one_address
+#: ``torch.distributed`` has a function of the module's name.
+_torchs: Any = import_module("torch.distributed.rendezvous")
+_torchs._create_c10d_store = store_on_one_address
