@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from recipe.spiral.lab.report.__main__ import served
 from recipe.spiral.lab.report.run_report import RunReport
-from recipe.spiral.lab.report.serving import served
 from tests.made_runs import write_run
 
 httpx = pytest.importorskip("httpx", reason="needs the extra cpu")

@@ -8,23 +8,29 @@ Weights & Biases.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...processes.arguments import NAMED, Arguments, own_game, run_program, within
 from ...processes.launch import is_in_use
 from ...processes.run_log import duration
 from ...processes.terminal import fail, note
 from ...storage.disk import InUse, unwritable
-from ..local_server import CannotListen, LocalServer
+from ..local_server import LocalServer, guarded
 from .bundle import NoCharts
 from .run_report import REPORT, NoRun, RunReport
-from .serving import serve
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
 
 #: Seconds between two looks at a run that goes on.
 EVERY = 10.0
+#: What a page may load besides its scripts.
+_POLICY = "style-src 'self' 'unsafe-inline'; img-src data: blob:"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return _run(options)
-    except (NoRun, NoCharts, CannotListen, ImportError, OSError, InUse) as error:
+    except (NoRun, NoCharts, ImportError, OSError, InUse) as error:
         return fail(error, 2)
 
 
@@ -71,10 +77,19 @@ def _run(options: argparse.Namespace) -> int:
     print(f"{(out / 'index.html').absolute()} ({duration(time.monotonic() - begun)})", flush=True)
     if server is not None:
         threading.Thread(target=_watch_beside, args=(report, run), daemon=True).start()
-        serve(out, server)
+        server.announce()
+        asyncio.run(server.uvicorn(served(out, server.token)).serve(sockets=[server.socket]))
     elif options.watch:
         _watch(report, run)
     return 0
+
+
+def served(report: Path, token: str) -> Starlette:
+    """A server's application: the report's folder and nothing else. Links that lead out of it are not followed."""
+    from starlette.routing import Mount
+    from starlette.staticfiles import StaticFiles
+
+    return guarded([Mount("/", StaticFiles(directory=report, html=True))], token, _POLICY)
 
 
 def _watch(report: RunReport, run: Path) -> None:

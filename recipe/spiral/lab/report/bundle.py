@@ -20,18 +20,18 @@ from typing import Any
 
 from ...extras import install
 from ...storage.disk import write_whole
-from ..drawing.drawn import PAGE_FILES
+from ..drawing import PAGE_FILES
 
 ASSETS = "assets"
 DATA = "data"
 _PAGES = Path(__file__).parent / "pages"
-_BASE = ("dom", "base")
+_BASE = ("drawing", "base")
 _CHARTS = (*_BASE, "curves", "charts")
 #: The pages: title, and scripts in the order in which they run.
 PAGES = {
     "index": ("Overview", (*_CHARTS, "overview")),
     "games": ("Games", (*_BASE, "finding", "games")),
-    "game": ("Game", (*_BASE, "table", "finding", "game")),
+    "game": ("Game", (*_BASE, "finding", "game")),
     "evaluation": ("Evaluation", (*_CHARTS, "evaluation")),
 }
 #: Fast; stronger compression makes games a tenth smaller and takes three times as long.

@@ -19,7 +19,7 @@ from ...games.outside import is_class
 from ...games.registry import make_named
 from ...players.records import RESULTS, GameRecord, Turn
 from ...players.seats import Opponent
-from ..drawing.drawn import Drawn, drawn
+from ..drawing import Drawn, drawn
 from ..record_folder import RecordFolder
 from .bundle import Bundle, to_json
 from .evaluation_games import EvaluationGames
