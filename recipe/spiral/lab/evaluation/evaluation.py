@@ -28,8 +28,7 @@ from .benchmarks.asking import Answers
 from .benchmarks.benchmark_metrics import judge
 from .exploitability import exploitability_metrics as metrics
 from .exploitability.information_sets import game_tree
-from .exploitability.policy_table import PolicyTable, read_player, read_scores
-from .exploitability.stored_tables import StoredTable, StoredTables
+from .exploitability.policy_table import PolicyTable, StoredTable, StoredTables, read_player, read_scores
 from .matches.folder import EvaluationFolder, Manifest, read_games
 from .matches.loop import Seating, play_games
 from .matches.matchups import GameId, Plan, plan
