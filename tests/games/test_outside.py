@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.games import UnknownGame, make, outside, resolve
-from recipe.spiral.players import random_player
+from recipe.spiral.players.player import check_random_play
 from recipe.spiral.rollouts.schedule import parse_games
 from tests.games.own import PENNIES
 
@@ -44,7 +44,7 @@ def test_a_class_of_a_users_package_is_a_game(write: Write) -> None:
     game.step("[tails]")
     assert game.seed == 3 and game.rewards() == (-1.0, 1.0)
     assert [share.id for share in parse_games(["mine.pennies:Pennies", "Nim"])] == ["mine.pennies:Pennies", "Nim"]
-    random_player.check_game("mine.pennies:Pennies")
+    check_random_play("mine.pennies:Pennies")
 
 
 def test_an_installed_package_names_its_games(write: Write, tmp_path: Path) -> None:

@@ -8,14 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..extensions import Kind, loaded
-from ..players import random_player
-from ..players.player import Player
-from ..players.random_player import RandomPlayer
+from ..players.player import Player, RandomPlayer, check_random_play
 
 #: The argument of ``Kind.make`` that is no setting.
 RUN_DIR = "run_dir"
 #: The kinds that need no extension.
-OURS = {"random": Kind(RandomPlayer, random_player.check_game)}
+OURS = {"random": Kind(RandomPlayer, check_random_play)}
 
 
 def kinds() -> dict[str, Kind]:

@@ -15,7 +15,7 @@ from recipe.spiral.lab.evaluation.benchmarks.asking import Answers, ask
 from recipe.spiral.lab.evaluation.matches.folder import Lines
 from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
 from recipe.spiral.lab.graders.question import Question
-from recipe.spiral.players.policy import Generation
+from recipe.spiral.players.player import Generation
 from recipe.spiral.players.records import Tokens
 from tests.lab.evaluation.made_policies import Characters, settings
 

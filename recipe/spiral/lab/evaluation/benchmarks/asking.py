@@ -11,8 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ....players.player import PromptTooLong
-from ....players.policy import Generate
+from ....players.player import Generate, PromptTooLong
 from ....players.prompts import Template, general_template
 from ....players.seeds import derive_seed
 from ...graders.grading import check_installed

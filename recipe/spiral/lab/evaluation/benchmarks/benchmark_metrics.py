@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-from ....players.intervals import wilson
+from ....training.metrics import wilson
 from ...graders.grading import FAILURES, Grader, Verdict
 from ...graders.question import Question
 from .answers import Sample
