@@ -31,9 +31,9 @@ from recipe.spiral.games import make
 from recipe.spiral.lab.evaluation.exploitability.exploitability_metrics import validation_metrics
 from recipe.spiral.lab.evaluation.exploitability.information_sets import ENUMERATED, EXPLOITABILITY_GAMES, game_tree
 from recipe.spiral.lab.evaluation.exploitability.policy_table import read_scores
-from recipe.spiral.lab.evaluation.policies.scored import Scorer, of_model
+from recipe.spiral.lab.evaluation.scored import Scorer, of_model
 from recipe.spiral.match import Rules, play, random_opening
-from recipe.spiral.players.policy import PolicyPlayer
+from recipe.spiral.players.player import PolicyPlayer
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
