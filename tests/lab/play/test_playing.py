@@ -15,9 +15,8 @@ from recipe.spiral.lab.play.playing import Finished, Move, Sitting, response_of
 from recipe.spiral.lab.play.table_opponent import Opponent
 from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.match import Rules
-from recipe.spiral.players.player import Player, Position
+from recipe.spiral.players.player import Player, Position, RandomPlayer
 from recipe.spiral.players.prompts import boxed, extract_answer
-from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord
 from tests.games.playouts import OWN_GAMES
 from tests.made import Scripted

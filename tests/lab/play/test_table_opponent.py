@@ -14,8 +14,7 @@ from recipe.spiral.games import make
 from recipe.spiral.lab.models import embedded
 from recipe.spiral.lab.play.table_opponent import Opponent, Transformers, find
 from recipe.spiral.match import Rules
-from recipe.spiral.players.player import Position
-from recipe.spiral.players.policy import Generation
+from recipe.spiral.players.player import Generation, Position
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts.end_tokens import end_tokens

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.lab.evaluation.matches.folder import EvaluationFolder
+from recipe.spiral.lab.evaluation.evaluation_folder import EvaluationFolder
 from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.bundle import Bundle

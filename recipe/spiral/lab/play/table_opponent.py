@@ -14,15 +14,14 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from ...match import Rules
-from ...players.player import Player
-from ...players.policy import Generation, PolicyPlayer
+from ...players.player import Generation, Player, PolicyPlayer
 from ...players.prompts import encoder
 from ...players.records import Tokens
 from ...storage.checkpoints import folder_of, latest
 from ...storage.run_config import setting
-from ..evaluation.policies.evaluated_policy import Asked, Policy
-from ..evaluation.policies.policy_entries import parse
-from ..evaluation.policies.policy_weights import configs_of, read_tokenizer
+from ..evaluation.policies import Asked, Policy
+from ..evaluation.policy_entries import parse
+from ..evaluation.policy_weights import configs_of, read_tokenizer
 from ..models import EMBEDDED, MADE_FOR
 from ..opponents.elsewhere import form_of, members_of
 from ..opponents.more_kinds import KINDS, check, make_player
@@ -135,7 +134,7 @@ class Transformers:
     def __init__(self, model: Path, adapter: Path | None, ends: frozenset[int], name: str) -> None:
         from transformers.utils import logging
 
-        from ..evaluation.policies.scored import load  # imports torch
+        from ..evaluation.scored import load  # imports torch
 
         logging.disable_progress_bar()
         self.name, self.model, self._ends = name, load(model, adapter), ends

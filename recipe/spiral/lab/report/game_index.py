@@ -19,13 +19,12 @@ from typing import Any
 from tqdm import tqdm
 
 from ...games.base import TEXTARENA
-from ...games.outside import is_class
-from ...games.registry import make_named
+from ...games.registry import is_class, make_named
 from ...players.records import RESULTS, GameRecord, Turn
 from ...players.seats import Opponent
 from ..drawing import Drawn, drawn
-from ..evaluation.matches.folder import GAMES, lines_of
-from ..evaluation.matches.matchups import SPLIT
+from ..evaluation.evaluation_folder import GAMES, lines_of
+from ..evaluation.matchups import SPLIT
 from ..record_folder import RecordFolder, parse
 from .bundle import Bundle, to_json
 

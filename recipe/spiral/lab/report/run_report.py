@@ -18,9 +18,9 @@ from ...processes.launch import is_in_use
 from ...storage.checkpoints import config_file, config_of
 from ...storage.disk import read_json
 from ...storage.run_config import CHANGES, setting
-from ..evaluation.benchmarks.catalog import PAPER, PAPER_AVERAGES
-from ..evaluation.matches.folder import GAMES
-from ..evaluation.outputs.results import RESULTS
+from ..evaluation.benchmark_catalog import PAPER, PAPER_AVERAGES
+from ..evaluation.evaluation_folder import GAMES
+from ..evaluation.results import RESULTS
 from .bundle import DATA, Bundle, is_inside
 from .curves import Curves
 from .game_index import COUNTED, INVALID, OUTCOMES, SPLITS, EvaluationGames, Games, RunGames
