@@ -22,8 +22,8 @@ from ..evaluation.policies.evaluated_policy import Asked, Policy
 from ..evaluation.policies.policy_entries import parse
 from ..evaluation.policies.policy_weights import configs_of, read_tokenizer
 from ..models import EMBEDDED, MADE_FOR
+from ..opponents import KINDS, check, make_player
 from ..opponents.elsewhere import form_of, members_of
-from ..opponents.more_kinds import KINDS, check, make_player
 
 #: Players without weights, by name. (An endpoint needs settings.)
 FIXED = tuple(kind for kind in KINDS if kind != "api")

@@ -14,8 +14,8 @@ from ....players.policy import Generate, PolicyPlayer
 from ....players.prompts import Encode, encoder
 from ....players.records import GameRecord
 from ....players.seeds import GameKey
-from ...opponents.api.endpoint_client import NotAsked
-from ...opponents.more_kinds import make_player
+from ...opponents import make_player
+from ...opponents.api_player import NotAsked
 from ..policies.evaluated_policy import Policy
 from ..policies.policy_weights import read_tokenizer
 from ..settings import Settings

@@ -15,11 +15,11 @@ from ....opponents.kinds import entry_of
 from ....opponents.model_files import is_hub_id
 from ....players.prompts import check_style, get_template
 from ....processes.terminal import visible
+from ... import opponents
 from ...models import EMBEDDED, embedded
-from ...opponents import more_kinds
-from ...opponents.api.endpoint_settings import OF_ASKING
+from ...opponents import API
+from ...opponents.api_settings import OF_ASKING
 from ...opponents.elsewhere import form_of, members_of
-from ...opponents.more_kinds import API
 from .evaluated_policy import Asked, Policy
 from .policy_weights import (
     Run,
@@ -33,7 +33,7 @@ from .policy_weights import (
 
 #: Kinds with weights; for "auto", what is at the path decides.
 MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
-KINDS = (*MODELS, *more_kinds.KINDS)
+KINDS = (*MODELS, *opponents.KINDS)
 _OWN = frozenset({"kind", "name", "games"})
 #: What an entry with weights may have besides; fixed players check their settings themselves.
 _KEYS = {"path", "base", "step", "start", "interval", "size", "template", "style"}
@@ -76,7 +76,7 @@ def _parse(entry: Any, cache: Path, setting: str, asked: Asked) -> list[Policy]:
     games = None if given.get("games") is None else tuple(resolve(str(game)) for game in given["games"])
     settings = {key: value for key, value in given.items() if key not in _OWN}
     name = str(given["name"]) if given.get("name") else None
-    if kind in more_kinds.KINDS:
+    if kind in opponents.KINDS:
         return [_fixed(kind, name, settings, games)]
     if unknown := sorted(settings.keys() - _KEYS):
         raise ValueError(f"{', '.join(unknown)}: unknown for kind {kind!r}; known: {', '.join(sorted(_OWN | _KEYS))}")
@@ -94,9 +94,9 @@ def _parse(entry: Any, cache: Path, setting: str, asked: Asked) -> list[Policy]:
 
 
 def _fixed(kind: str, name: str | None, settings: dict[str, Any], games: tuple[str, ...] | None) -> Policy:
-    more_kinds.check(kind, settings, games or ())
+    opponents.check(kind, settings, games or ())
     if name is None:
-        name = more_kinds.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
+        name = opponents.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
     decide = {key: value for key, value in settings.items() if kind != API or key not in OF_ASKING}
     identity = {"kind": kind, **({"settings": decide} if decide else {})}
     return Policy(name, kind, identity, games=games, settings=settings)
