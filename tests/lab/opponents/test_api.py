@@ -254,15 +254,6 @@ def test_settings_say_what_is_wrong_with_them(setting: str, value: object) -> No
 # -- before a run ------------------------------------------------------------------------------------------------------
 
 
-def test_before_a_run_it_is_asked_what_a_game_would_ask(serve: Serve) -> None:
-    endpoint, said = serve(good()), list[str]()
-    ask_once({"opponents: gpt": settings(endpoint.url, max_tokens=77, extra_body={"top_p": 0.9})}, said.append)
-    (body,) = endpoint.requests
-    assert (body["model"], body["max_tokens"], body["top_p"], said) == ("some/model", 77, 0.9, [])
-    assert "\\boxed{}" in body["messages"][0]["content"]
-    assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
-
-
 @pytest.mark.parametrize(
     ("behaviour", "why"),
     [
@@ -275,11 +266,12 @@ def test_before_a_run_it_is_asked_what_a_game_would_ask(serve: Serve) -> None:
     ],
 )
 def test_what_no_game_could_mend_refuses_the_run(behaviour: Behaviour | None, why: str, serve: Serve) -> None:
-    endpoints = {"fine": settings(serve(good()).url)}
+    fine = serve(good())
     url = serve(behaviour).url if behaviour else "http://127.0.0.1:1/v1"
     with pytest.raises(ValueError, match=f"(?s)^opponents: gpt: .*{why}") as refused:
-        ask_once({**endpoints, "opponents: gpt": settings(url)}, pytest.fail)
+        ask_once({"fine": settings(fine.url, max_tokens=77), "opponents: gpt": settings(url)}, pytest.fail)
     assert "\n" not in str(refused.value) and KEY not in str(refused.value)
+    assert fine.requests[0]["max_tokens"] == 77, "what a game would ask"
 
 
 @pytest.mark.parametrize("behaviour", [error(503, "loading"), error(429, "rate limit"), good(after=3.0)])

@@ -1,24 +1,19 @@
-"""What endpoints may spend, and what becomes of games where they fail or have spent it."""
+"""What endpoints may spend: counted, estimated where it must be, and by all processes and starts together."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from recipe.spiral import rollout
 from recipe.spiral.lab.opponents.api_costs import COSTS, Costs, Usage
 from recipe.spiral.lab.opponents.api_player import NotAsked
-from recipe.spiral.players.seats import Opponent, Seat
-from recipe.spiral.rollouts import channel as game_channel
-from recipe.spiral.rollouts.end_tokens import end_tokens
-from tests.fake_queue import FakeQueue
 from tests.lab.evaluation.made_policies import Fakes, evaluation
-from tests.lab.opponents.endpoint import KEY, Endpoint, Serve, completion, drip, error, good, player, respond
-from tests.test_rollout import Engine, keys, self_play, session
+from tests.lab.opponents.endpoint import Serve, completion, good, player, respond
 
 pytest.importorskip("openai", reason="needs the extra 'api'")
 
@@ -84,68 +79,16 @@ def test_damaged_costs_are_not_nothing(tmp_path: Path) -> None:
         Costs(tmp_path / COSTS).of("gpt")
 
 
-# -- at the table ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    FakeQueue.install(monkeypatch)
-    rollout._players.clear()
-    end_tokens.cache_clear()
-    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 0}')
-    return str(tmp_path)
-
-
-def opponent(endpoint: Endpoint, **settings: Any) -> dict[str, Any]:
-    quick = {"timeout": 0.3, "total_timeout": 0.6, "retries": 0, "max_concurrency": 2}
-    place = {"kind": "api", "name": "gpt", "model": "some/model", "base_url": endpoint.url, "api_key_env": "SOME_KEY"}
-    return {**place, "share": 0.5, **quick, **settings}
-
-
-async def play(entries: list[dict[str, Any]], model: str, games: int, step: int = 1) -> list[Any]:
-    """Games against the endpoint, and as many of self-play beside them."""
-
-    async def one(row: dict[str, Any]) -> list[Any]:
-        loops = [session(Engine(), model) for _ in range(row["__rollout_n__"])]
-        for loop in loops:
-            loop.config.opponents, loop.config.run_dir = entries, model
-        plain = {name: value for name, value in row.items() if name != "__rollout_n__"}
-        return list(await asyncio.gather(*(loop.run({}, session_id=i, **plain) for i, loop in enumerate(loops))))
-
-    return list(await asyncio.gather(*map(one, rows(games, step))))
-
-
-def rows(games: int, step: int = 1) -> list[dict[str, Any]]:
-    made = []
-    for index in range(2 * games):
-        row = self_play(1000 * (step - 1) + index)
-        seat = Seat(Opponent("gpt", "gpt"), (index % 4 // 2,)) if index % 2 else Seat()
-        made.append({**row, **seat.columns()})
-    return made
-
-
-@pytest.mark.parametrize("behaviour", [good(after=3.0), error(500), drip(200, 0.05)])
-def test_a_failing_endpoint_voids_its_games_and_no_others(serve: Serve, model: str, behaviour: Any) -> None:
-    outputs = asyncio.run(play([opponent(serve(behaviour))], model, 8))
-    played = game_channel.take(keys(*rows(8)))
-    assert {record.opponent for record in played.records} == {"self"} and len(played.records) == 8
-    assert {game.discarded for game in played.discarded} == {"void"}
-    assert {game.opponent for game in played.discarded} == {"gpt"}
-    assert len({game.key.first_try() for game in played.discarded}) == 8, "each of them is known"
-    assert any("left alone" in (game.reason or "") for game in played.discarded)
-    assert not any(KEY in game.to_json() for game in played.discarded)
-    assert [bool(output[0]) for output in outputs] == [True, False] * 8, "a void game has no rows"
-
-
-def test_a_budget_is_that_of_the_run(serve: Serve, model: str) -> None:
-    """120 tokens a turn, of which two are played at a time. Another process, or start, of the run goes on."""
-    endpoint = serve(good(completion("\\boxed{[4]}")))
-    entries = [opponent(endpoint, timeout=5.0, total_timeout=9.0, budget_tokens=600)]
-    asyncio.run(play(entries, model, 16))
-    played = game_channel.take(keys(*rows(16)))
-    assert 5 <= len(endpoint.requests) <= 6
-    assert Costs(Path(model) / COSTS).of("gpt")[0] == 120 * len(endpoint.requests)
-    assert any("budget_tokens=600" in str(game.reason) for game in played.discarded)
-    before, played_before = len(endpoint.requests), rollout._players.pop("gpt")
-    asyncio.run(play(entries, model, 4, step=2))
-    assert len(endpoint.requests) == before and rollout._players["gpt"] is not played_before
+def test_a_budget_is_that_of_the_run(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """120 tokens a turn. Another process, or start, of the run goes on with what was spent."""
+    endpoint = serve(good())
+    place = {"kind": "api", "name": "gpt", "model": "m", "base_url": endpoint.url, "api_key_env": "SOME_KEY"}
+    config = OmegaConf.create({"opponents": [{**place, "share": 0.5, "budget_tokens": 240}], "run_dir": str(tmp_path)})
+    for answers in (2, 0):
+        monkeypatch.setattr(rollout, "_players", {})
+        who: Any = rollout.fixed_player("gpt", config)
+        for _ in range(answers):
+            respond(who)
+        with pytest.raises(NotAsked, match="budget_tokens=240"):
+            respond(who)
+    assert len(endpoint.requests) == 2 and Costs(tmp_path / COSTS).of("gpt") == (240, 0.0)

@@ -141,12 +141,8 @@ def best_response(nodes: list[tuple[KuhnPoker, float]], responder: int, alpha: f
     return total
 
 
-ALPHAS = [0.0, 1 / 6, 1 / 3]
-
-
 @pytest.mark.parametrize(
-    ("rounds", "alpha"),
-    [*((1, alpha) for alpha in ALPHAS), (2, ALPHAS[0]), pytest.param(3, ALPHAS[0], marks=pytest.mark.full)],
+    ("rounds", "alpha"), [(1, 0.0), (1, 1 / 6), (1, 1 / 3), (2, 0.0), pytest.param(3, 0.0, marks=pytest.mark.full)]
 )
 def test_no_opponent_gets_more_than_the_value_of_kuhn_poker(rounds: int, alpha: float) -> None:
     """Best responses by enumeration, over the game itself and what it shows: the exploitability is 0.
