@@ -15,8 +15,7 @@ from recipe.spiral.lab.opponents.api_costs import Usage
 from recipe.spiral.lab.opponents.api_player import ApiPlayer, NotAsked, ask_once
 from recipe.spiral.lab.opponents.api_settings import ApiSettings
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.player import PlayerFailure, PlayerMisconfigured, Response
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.player import PlayerFailure, PlayerMisconfigured, RandomPlayer, Response
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from tests.lab.opponents.endpoint import (

@@ -20,8 +20,7 @@ from recipe.spiral.lab.opponents import check, make_player
 from recipe.spiral.lab.opponents.alphabeta import AlphaBetaPlayer, best_actions
 from recipe.spiral.lab.opponents.kuhn_equilibrium import strategy
 from recipe.spiral.lab.opponents.perfect import GAMES, PerfectPlayer, optimal_actions
-from recipe.spiral.players.player import Player
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.player import Player, RandomPlayer
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from tests.made import run_match
