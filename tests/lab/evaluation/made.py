@@ -15,7 +15,7 @@ from recipe.spiral.lab.evaluation.matches import GameId, MatchUp, Plan
 from recipe.spiral.lab.evaluation.ratings import ELO, Outcomes
 from recipe.spiral.lab.evaluation.settings import Randomness
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.player import RandomPlayer
 from recipe.spiral.players.records import GameRecord, Result
 from tests.made import turn
 

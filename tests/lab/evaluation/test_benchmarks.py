@@ -21,7 +21,7 @@ from recipe.spiral.lab.evaluation.evaluation_folder import Lines
 from recipe.spiral.lab.evaluation.policies import Policy
 from recipe.spiral.lab.graders.grading import Verdict
 from recipe.spiral.lab.graders.question import Question
-from recipe.spiral.players.policy import Generation
+from recipe.spiral.players.player import Generation
 from recipe.spiral.players.records import Tokens
 from tests.lab.evaluation.made_policies import Characters, settings
 

@@ -12,6 +12,7 @@ from typing import cast
 
 import pytest
 
+from recipe.spiral.lab.evaluation import engines as those
 from recipe.spiral.lab.evaluation.engines import (
     Engines,
     Models,

@@ -13,8 +13,8 @@ from recipe.spiral.lab.evaluation.matches import GameId
 from recipe.spiral.lab.evaluation.ratings import ALL, Row, head_to_head, rate
 from recipe.spiral.lab.evaluation.tabulation import Tabulation, mean, per_turn
 from recipe.spiral.lab.evaluation.tabulation import rate as share
-from recipe.spiral.players.intervals import wilson
 from recipe.spiral.players.records import GameRecord
+from recipe.spiral.training.metrics import wilson
 from tests.lab.evaluation.made import game_of, losing, plan, planted
 from tests.made import turn
 

@@ -17,11 +17,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ...players.intervals import wilson
-from ...players.player import PromptTooLong
-from ...players.policy import Generate
+from ...players.player import Generate, PromptTooLong
 from ...players.prompts import Template, general_template
 from ...players.seeds import derive_seed
+from ...training.metrics import wilson
 from ..graders.grading import FAILURES, Grader, Verdict, check_installed
 from ..graders.question import Question
 from .benchmark_questions import load

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ...opponents.model_files import unfit
-from ...players.policy import Generate, Generation
+from ...players.player import Generate, Generation
 from ...players.records import Tokens
 from ...processes.engine_failure import EngineFailure
 from ...processes.launch import set_environment

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from ...games import GameFailure, make
 from ...match import Rules, play
-from ...players.player import Player, PlayerFailure
-from ...players.policy import Generate, PolicyPlayer
+from ...players.player import Generate, Player, PlayerFailure, PolicyPlayer
 from ...players.prompts import Encode, encoder
 from ...players.records import GameRecord
 from ...players.seeds import GameKey, derive_seed

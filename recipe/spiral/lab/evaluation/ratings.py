@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, softmax
 
-from ...players.intervals import Z, wilson
+from ...training.metrics import Z, wilson
 
 Floats = NDArray[np.float64]
 #: A part of ``results.json``, which says what is in it.

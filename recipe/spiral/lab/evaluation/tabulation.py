@@ -10,8 +10,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ...players.intervals import wilson
 from ...players.records import GameRecord
+from ...training.metrics import wilson
 from .matches import GameId
 from .ratings import Outcomes, Row
 

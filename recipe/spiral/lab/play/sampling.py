@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...players.policy import Generation
+from ...players.player import Generation
 from ...players.records import Tokens
 from ...processes.engine_failure import EngineFailure
 from ..evaluation.scored import load

@@ -13,8 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from ...games import make
 from ...match import Rules
 from ...opponents.model_files import is_hub_id
-from ...players.player import Player
-from ...players.policy import PolicyPlayer
+from ...players.player import Player, PolicyPlayer
 from ...players.prompts import encoder
 from ...storage.checkpoints import folder_of, latest, steps
 from ...storage.run_config import setting
