@@ -27,8 +27,7 @@ from .engines import Engines, Models, Start, VLLMEngine, at_once, in_order, mode
 from .evaluation_folder import EvaluationFolder, Manifest, read_games
 from .exploitability import exploitability_metrics as metrics
 from .exploitability.information_sets import game_tree
-from .exploitability.policy_table import PolicyTable, read_player, read_scores
-from .exploitability.stored_tables import StoredTables
+from .exploitability.policy_table import PolicyTable, StoredTable, StoredTables, read_player, read_scores
 from .matches import GameId, Seating, plan, play_games
 from .policies import Asked, Policy
 from .policy_entries import check_names, parse
@@ -181,7 +180,7 @@ class Evaluation:
     def _read_tables(self) -> None:
         """Take the policy tables that are whole. One that was made otherwise is another one."""
         tables = StoredTables(self._folder.tables)
-        self._stored = {}
+        self._stored: dict[tuple[str, str], StoredTable] = {}
         for each in self.measured:
             how = {"by": each.metric.by, "policy": dict(each.policy.identity), **self.settings.decisive()}
             if each.metric.by is ReadBy.samples:
