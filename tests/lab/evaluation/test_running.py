@@ -13,12 +13,18 @@ import pytest
 
 from recipe.spiral.games import GameFailure
 from recipe.spiral.lab.evaluation import evaluation as running
-from recipe.spiral.lab.evaluation import game_loop as loop
+from recipe.spiral.lab.evaluation import matches
 from recipe.spiral.lab.evaluation.evaluation import NothingPlayed
 from recipe.spiral.lab.evaluation.evaluation_folder import OtherEvaluation, read_games
 from recipe.spiral.lab.evaluation.exploitability import nash_conv
+<<<<<<< HEAD
 from recipe.spiral.lab.evaluation.matchups import GameId
 from recipe.spiral.lab.opponents.api_player import NotAsked
+=======
+from recipe.spiral.lab.evaluation.matches import GameId
+from recipe.spiral.lab.opponents.api.endpoint_client import Unpaid
+from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
+>>>>>>> main
 from recipe.spiral.players.player import PlayerFailure, Position, RandomPlayer, Response
 from recipe.spiral.processes.engine_failure import EngineFailure
 from tests.lab.evaluation.made_policies import Characters, Fakes, evaluation, model, settings, tensors
@@ -30,7 +36,7 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "read_tokenizer", lambda folder: Characters())
+    monkeypatch.setattr(matches, "read_tokenizer", lambda folder: Characters())
 
 
 @pytest.fixture
@@ -144,7 +150,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, player: Failing) -> None:
         made.name = name
         return made
 
-    monkeypatch.setattr(loop, "make_player", make)
+    monkeypatch.setattr(matches, "make_player", make)
 
 
 BAD = ["policies=[{kind: random, name: bad}]", "opponents=[random]"]
