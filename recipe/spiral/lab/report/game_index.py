@@ -24,7 +24,7 @@ from ...players.records import RESULTS, GameRecord, Turn
 from ...players.seats import Opponent
 from ..drawing import Drawn, drawn
 from ..evaluation.evaluation_folder import GAMES, lines_of
-from ..evaluation.matchups import SPLIT
+from ..evaluation.matches import SPLIT
 from ..record_folder import RecordFolder, parse
 from .bundle import Bundle, to_json
 

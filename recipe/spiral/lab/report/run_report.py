@@ -18,7 +18,7 @@ from ...processes.launch import is_in_use
 from ...storage.checkpoints import config_file, config_of
 from ...storage.disk import read_json
 from ...storage.run_config import CHANGES, setting
-from ..evaluation.benchmark_catalog import PAPER, PAPER_AVERAGES
+from ..evaluation.benchmark_questions import PAPER, PAPER_AVERAGES
 from ..evaluation.evaluation_folder import GAMES
 from ..evaluation.results import RESULTS
 from .bundle import DATA, Bundle, is_inside
