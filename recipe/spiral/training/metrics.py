@@ -8,9 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from math import fsum
-from statistics import fmean
+from statistics import NormalDist, fmean
 
-from ..players.intervals import wilson
 from ..players.records import RESULTS, SELF_PLAY, GameRecord, Termination, Turn
 from .credit import REASONS
 
@@ -22,6 +21,8 @@ SHARES = (*RESULTS, "invalid")
 _CORE = (*SHARES, "reward", "turns", "games")
 #: verl's timers of what is no overhead: playing, forward and backward passes, and the sync of weights.
 WORK = ("gen", "old_log_prob", "ref", "values", "update_critic", "update_actor", "update_weights")
+#: The normal distribution's quantile for 95% intervals.
+Z = NormalDist().inv_cdf(0.975)
 
 
 def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]:
@@ -210,3 +211,24 @@ def speed_metrics(games: int, seconds: Mapping[str, float]) -> dict[str, float]:
     step = seconds["step"]
     worked = sum(seconds.get(name, 0.0) for name in WORK)
     return {"perf/games_per_second": games / step, "perf/overhead": 1 - worked / step}
+
+
+def wilson(count: float, total: float) -> tuple[float, float]:
+    """The 95% interval of a share (E. B. Wilson, JASA 22, 1927; Brown, Cai and DasGupta, Stat. Sci. 16, 2001, eq. 4).
+    SciPy has it for whole counts only; here a draw may count as half a win.
+
+    Args:
+        count: from 0 to ``total``. It may be a sum of values from 0 to 1; then the interval is rather too wide.
+        total: at least 1.
+
+    Raises:
+        ValueError: the numbers are not within these limits.
+    """
+    if total < 1 or not 0 <= count <= total:
+        raise ValueError(f"{count} of {total} is no share")
+    share = count / total
+    scale = 1 + Z * Z / total
+    centre = (share + Z * Z / (2 * total)) / scale
+    half = Z * math.sqrt(share * (1 - share) / total + Z * Z / (4 * total * total)) / scale
+    # Exact at the ends, where rounding would leave 1e-17.
+    return (0.0 if count == 0 else max(0.0, centre - half), 1.0 if count == total else min(1.0, centre + half))

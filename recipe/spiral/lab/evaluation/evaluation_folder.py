@@ -1,0 +1,146 @@
+"""An evaluation's folder: what it is, and the lines of JSON that are appended as games end and answers come.
+
+A kill costs the games that were under way, and at most a cut last line, which the next start drops. The same evaluation
+goes on with what is missing; with other settings it is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...players.records import GameRecord
+from ...storage.disk import naming, read_json, write_whole
+from ...storage.record_writer import line_of
+from ..record_folder import parse
+
+#: What the evaluation is, and its lines: games, policy tables and answers to benchmarks.
+MANIFEST, GAMES, TABLES, ANSWERS = "evaluation.json", "games.jsonl", "tables.jsonl", "answers.jsonl"
+
+
+class OtherEvaluation(ValueError):
+    """A folder holds an evaluation with other settings; the message says what differs."""
+
+
+class Lines:
+    """A file of lines, which one process appends to while others may read it."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._out = file.open("ab", buffering=0)
+        self._out.truncate(sum(map(len, self)))  # without what a kill has cut off
+
+    def append(self, line: bytes) -> None:
+        """Append a line, with its end; once this returns, a kill of the process cannot take it away. Raises OSError:
+        there is no room."""
+        with naming(self.file):
+            if (self._out.write(line) or 0) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def __iter__(self) -> Iterator[bytes]:
+        return lines_of(self.file)
+
+    def close(self) -> None:
+        self._out.close()
+
+
+def lines_of(file: Path) -> Iterator[bytes]:
+    """The whole lines of a file, also while it is written."""
+    with file.open("rb") as lines:
+        yield from (line for line in lines if line.endswith(b"\n"))
+
+
+def read_games(folder: str | Path) -> Iterator[GameRecord]:
+    """An evaluation's games so far, void ones included, in the order in which they ended.
+
+    Raises:
+        FileNotFoundError: there is no evaluation.
+        ValueError: a line is not as it was written; the message says which.
+    """
+    file = Path(folder) / GAMES
+    for number, line in enumerate(lines_of(file), start=1):
+        try:
+            record, unchanged = parse(line)
+        except Exception:  # what is no record raises anything
+            unchanged = False
+        if not unchanged:
+            raise ValueError(f"{file}: line {number} was changed; remove it, and its game is played again")
+        yield record
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What decides an evaluation's games and their results: those of other settings must not be counted with them.
+
+    Attributes:
+        seed, randomness: the evaluation's.
+        policies: by name, what identifies each: its kind, the resolved path, a fingerprint of its weights.
+        settings: what else must not change: rules, sampling, prompts; None for what nothing has used.
+    """
+
+    seed: int
+    randomness: str
+    policies: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+    def after(self, earlier: Manifest, folder: Path) -> Manifest:
+        """The manifest of the folder's evaluation that is continued: it has the policies of both, and each setting that
+        one of them has used.
+
+        Raises:
+            OtherEvaluation: something that both name is not the same.
+        """
+        policies = {**earlier.policies, **self.policies}
+        settings = {name: earlier.settings.get(name) if now is None else now for name, now in self.settings.items()}
+        merged = Manifest(self.seed, self.randomness, policies, settings)
+        used = {name: value for name, value in earlier.settings.items() if value is not None}
+        before = Manifest(earlier.seed, earlier.randomness, {**policies, **earlier.policies}, {**settings, **used})
+        if changes := "; ".join(_differences(vars(before), vars(merged))):
+            raise OtherEvaluation(
+                f"{folder} holds an evaluation with other settings: use the same settings, or another folder: {changes}"
+            )
+        return merged
+
+
+def _differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
+    """What is not the same in two values as JSON has them."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in sorted({*before, *now}):
+            yield from _differences(before.get(key), now.get(key), f"{path}.{key}" if path else key)
+    elif before != now:
+        yield f"{path}: {json.dumps(before)[:100]} there, {json.dumps(now)[:100]} now"
+
+
+class EvaluationFolder:
+    """An evaluation's folder, open for continuing it. One process at a time.
+
+    Raises:
+        OtherEvaluation: the folder's games were played with other settings.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / MANIFEST
+        self.manifest = Manifest(**json.loads(json.dumps(vars(manifest))))  # tuples are lists
+        held = [folder / name for name in (GAMES, TABLES, ANSWERS)]
+        # one that was refused before it had anything does not keep the folder
+        if file.is_file() and any(lines.is_file() and lines.stat().st_size for lines in held):
+            self.manifest = self.manifest.after(Manifest(**read_json(file)), folder)
+        write_whole(file, json.dumps(vars(self.manifest), indent=1) + "\n")
+        self.games, self.tables, self.answers = map(Lines, held)
+
+    def add(self, record: GameRecord) -> None:
+        """Store a game; errors as of ``Lines.append``."""
+        self.games.append(line_of(record))
+
+    def __enter__(self) -> EvaluationFolder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for lines in (self.games, self.tables, self.answers):
+            lines.close()

@@ -1,0 +1,135 @@
+"""Folders of weights that vLLM and transformers load, and what identifies the weights.
+
+Checkpoints are exported into such folders, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from ...opponents.model_files import check_unchanged, check_whole, local, missing_files
+from ...players.prompts import check_words
+from ...players.seeds import derive_seed
+from ...processes.terminal import visible
+from ...storage.disk import read_json
+from ...storage.manifest import changed_files
+from ..opponents.elsewhere import form_of
+
+#: Further files that decide what a policy answers.
+_CONFIGS = ("config.json", "adapter_config.json", "generation_config.json", "tokenizer.json", "chat_template.jinja")
+#: How many pieces of a large file are hashed, and their size in bytes.
+_PIECES, _PIECE = 1024, 4096
+_HUB = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "*.model"]
+
+
+def exported(checkpoint: Path, cache: Path) -> Path:
+    """Export a checkpoint below ``cache`` as a Hugging Face model, or a LoRA adapter, unless that was done already.
+
+    It is exported again if the checkpoint has changed. Returns the folder.
+
+    Raises:
+        ExportError, BrokenCheckpoint: it cannot be exported.
+    """
+    from transformers.utils import logging as transformers_logging
+
+    from ...export.writing import export  # imports torch
+
+    # Progress bars, and a warning that concerns only those who train with what they load.
+    transformers_logging.disable_progress_bar()
+    logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)
+    weights = [(file.name, file.stat()) for file in sorted((checkpoint / "actor").glob("*.pt"))]
+    state = json.dumps([str(checkpoint), *([name, stat.st_size, stat.st_mtime_ns] for name, stat in weights)])
+    target = cache / f"{checkpoint.parents[1].name}-{derive_seed('export', state):016x}" / checkpoint.name
+    if missing_files(target) or changed_files(target):
+        print(visible(f"exporting {checkpoint}"), flush=True)
+        export(checkpoint, target, force=True)
+    return target
+
+
+def adapter_base(adapter: Path, given: object, setting: str) -> Path:
+    """The folder of the model that an adapter belongs to: the given one, or the one that the adapter's config names.
+
+    Raises:
+        ValueError: neither is there, or one of them is damaged.
+    """
+    check_unchanged(adapter, setting)
+    base = given or read_json(adapter / "adapter_config.json").get("base_model_name_or_path")
+    if not base:
+        raise ValueError(
+            f"{setting}: {adapter}: its config names no base model; give it: {{path: ..., base: ...}}, or export the "
+            "checkpoint with --merge and evaluate that"
+        )
+    return whole_model(str(base), f"{setting}: base")
+
+
+def whole_model(path: str, setting: str) -> Path:
+    """A model's folder: the one at ``path``, or the hub's of that id, downloaded unless it is there already.
+
+    Raises:
+        ValueError: there is none, it is not whole, or it is damaged.
+    """
+    folder = local(path, _HUB, f"{setting}: ").resolve()
+    if form_of(folder) != "hf":
+        raise ValueError(f"{setting}: {folder}: is no whole model: must be a folder with config.json and *.safetensors")
+    check_whole(folder, setting)
+    check_unchanged(folder, setting)
+    return folder
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """The tokenizer in a folder.
+
+    Raises:
+        ValueError: transformers cannot read it, or there is none.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # a damaged file can raise anything, also plain Exceptions
+        raise ValueError(f"{folder}: transformers reads no tokenizer there: {str(error)[:300]}") from error
+    check_words(tokenizer, str(folder))
+    return tokenizer
+
+
+def computed_in(model: Path, dtype: str) -> str:
+    """``engine.dtype`` as it is for this model, for vLLM and transformers alike.
+
+    vLLM's auto computes in 16 bits on a GPU where weights are in float32, and transformers' does not: a table of
+    probabilities would be of another policy than the one that plays.
+    """
+    import torch
+
+    if dtype != "auto" or not torch.cuda.is_available():
+        return dtype
+    config = read_json(model / "config.json")
+    stored = config.get("dtype") or config.get("torch_dtype")  # its earlier name
+    return "bfloat16" if stored != "float16" and torch.cuda.get_device_capability() >= (8, 0) else "float16"
+
+
+def weights_identity(model: Path, adapter: Path | None) -> dict[str, Any]:
+    """What identifies a model, and the adapter on it, so that continuing an evaluation with other weights is noticed.
+
+    Of a file it is the size, and a hash of so many pieces spread evenly over it: to hash files of some GiB whole would
+    take minutes. Small files are hashed whole.
+    """
+    identity: dict[str, Any] = {"kind": "model" if adapter is None else "adapter"}
+    for part, folder in (("model", model), ("adapter", adapter)):
+        if folder is not None:
+            files = [*sorted(folder.glob("*.safetensors")), *(folder / name for name in _CONFIGS)]
+            identity[part] = {file.name: _digest(file) for file in files if file.is_file()}
+    return identity
+
+
+def _digest(file: Path) -> str:
+    size, digest = file.stat().st_size, hashlib.blake2b(digest_size=16)
+    step = max(_PIECE, size // _PIECES)
+    with file.open("rb") as content:
+        for place in (*range(0, size, step), max(0, size - _PIECE)):
+            content.seek(place)
+            digest.update(content.read(_PIECE))
+    return f"{size} {digest.hexdigest()}"
