@@ -104,10 +104,7 @@ class SpiralTrainer(Mixin):
         """While the policy's engine sleeps, the opponents' take their part of the devices."""
         league = self.state.league
         if served := models_served(self.config):
-            from .workers.engine.vllm import SlotReplica  # imports vLLM
-
-            self.opponents = opponent_engines.start(self, served, has_adapter(self.config), SlotReplica)
-            league.engine = self.opponents
+            league.engine = self.opponents = opponent_engines.start(self, served)
             self.opponents.sleep()
         for extension in extensions.loaded():
             exact = extension.validate(self.config, self.tokenizer, self.actor_rollout_wg)

@@ -17,7 +17,7 @@ import ray
 from omegaconf import DictConfig, OmegaConf, open_dict
 from verl.plugin.platform import get_platform
 
-from ...opponents.engine_settings import number_of_slots
+from ...opponents.engine_settings import has_adapter
 from ...players.seats import BASE
 
 #: Ranks of the opponents' replicas count from here. Names, sockets and seeds follow from ranks, and the policy's
@@ -47,14 +47,14 @@ class SlotEngine:
 
         Args:
             config: the run's.
-            models: as many can play in one step.
+            models: as many can play in one step; each server has one.
             workers: the policy's workers, whose devices are shared: ``actor_rollout_wg.workers``.
             replica: the class of a slot, ``SlotReplica`` or a subclass.
 
         Raises:
             RuntimeError: there are no devices of their own.
         """
-        settings, rollout = config.opponent_engine, rollout_config(config)
+        own, rollout = config.opponent_engine.devices == "own", rollout_config(config)
         ranks = math.prod(int(rollout[f"{kind}_parallel_size"]) for kind in ("tensor_model", "data", "pipeline_model"))
         replicas = [
             replica(
@@ -64,15 +64,13 @@ class SlotEngine:
                 gpus_per_node=int(rollout.n_gpus_per_node),
                 name_suffix=SUFFIX,
             )
-            for slot in range(number_of_slots(settings, models, len(workers), ranks))
+            for slot in range(models if own else max(models, len(workers) // ranks))
         ]
-        if settings.devices == "own":
-            check_free(len(replicas) * ranks)
-            asyncio.run(start_on_own(replicas))
+        if own:
+            asyncio.run(start_on_own(replicas, ranks))
         else:
             asyncio.run(start_on(replicas, [list(workers[i : i + ranks]) for i in range(0, len(workers), ranks)]))
-        overlapping = config.trainer.v1.trainer_mode != "sync" and settings.devices == "shared"
-        return cls(replicas, models, overlapping)
+        return cls(replicas, models, config.trainer.v1.trainer_mode != "sync" and not own)
 
     @property
     def handles(self) -> list[Any]:
@@ -111,17 +109,15 @@ def places(before: Mapping[str, int], models: Collection[str]) -> dict[str, int]
     return kept | {name: next(free) for name in models if name not in kept}
 
 
-def check_free(devices: int) -> None:
-    """RuntimeError: the cluster has not so many devices besides the policy's, for which verl would wait for ever."""
-    free = ray.available_resources().get(get_platform().ray_resource_name(), 0)
-    if free < devices:
+async def start_on_own(replicas: Sequence[Any], ranks: int) -> None:
+    """Start the engines on devices of their own. RuntimeError: the cluster has not so many besides the policy's, for
+    which verl would wait for ever."""
+    needed, free = len(replicas) * ranks, ray.available_resources().get(get_platform().ray_resource_name(), 0)
+    if free < needed:
         raise RuntimeError(
-            f"opponent_engine.devices=own: needs {devices} devices besides the policy's, and the cluster has {free:g}; "
+            f"opponent_engine.devices=own: needs {needed} devices besides the policy's, and the cluster has {free:g}; "
             "take shared"
         )
-
-
-async def start_on_own(replicas: Sequence[Any]) -> None:
     await asyncio.gather(*[replica.init_standalone() for replica in replicas])
 
 
@@ -179,12 +175,13 @@ class AdapterEngine:
 OpponentEngine = SlotEngine | AdapterEngine
 
 
-def start(trainer: Any, models: int, lora: bool, slot: Callable[..., Any]) -> OpponentEngine:
-    """Serve so many models in a step beside the policy, whose engines have been started and sleep. ``slot`` is the
-    class of engines of their own."""
-    if lora:
+def start(trainer: Any, models: int) -> OpponentEngine:
+    """Serve so many models in a step beside the policy, whose engines have been started and sleep."""
+    from .vllm import SlotReplica  # imports vLLM
+
+    if has_adapter(trainer.config):
         return AdapterEngine(trainer.llm_server_manager.get_replicas())
-    return SlotEngine.start(trainer.config, models, trainer.actor_rollout_wg.workers, slot)
+    return SlotEngine.start(trainer.config, models, trainer.actor_rollout_wg.workers, SlotReplica)
 
 
 def make_room(config: DictConfig, models: int) -> None:

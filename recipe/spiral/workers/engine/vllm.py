@@ -77,10 +77,6 @@ class VLLMServer(vLLMHttpServer):
             if self.lora_as_adapter and settings.get(limit) is not None:
                 setattr(args, limit, max(int(settings[limit]), int(getattr(args, limit))))
         await super().run_server(args)
-        self.wrap_engine()
-
-    def wrap_engine(self) -> None:
-        """Put ours around vLLM's engine, once it runs."""
         self.engine = TokenPrompts(self.engine)
         if self.lora_as_adapter:
             self.engine = ChoosingEngine(self.engine)
