@@ -100,6 +100,12 @@ def test_a_server_tells_that_its_engine_has_died() -> None:
 # -- slots -------------------------------------------------------------------------------------------------------------
 
 
+async def turns(number: int) -> None:
+    """Wait for so many turns of the event loop."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
 class Loading:
     """Its weights are the folder that was loaded last; while it loads, they are both."""
 
@@ -110,7 +116,7 @@ class Loading:
     async def collective_rpc(self, method: str, timeout: float, kwargs: dict[str, str]) -> None:
         assert method == "reload_weights"
         self.weights = "mixed"
-        await asyncio.sleep(0.02)
+        await turns(20)
         if self.fails:
             raise RuntimeError("out of memory")
         self.weights = kwargs["weights_path"]
@@ -132,7 +138,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
         seen = set()
         for _ in range(5):
             seen.add(self.engine.weights)
-            await asyncio.sleep(0.002)
+            await turns(2)
         return TokenOutput(token_ids=[1], extra_fields={"weights": seen})
 
     monkeypatch.setattr(vLLMHttpServer, "generate", generate)
@@ -158,18 +164,18 @@ def test_an_answer_that_spans_a_load_is_nobodys() -> None:
         made, seen = slot(), set()
         await made.load("/a", "/a")
 
-        async def one(delay: float) -> None:
-            await asyncio.sleep(delay)
+        async def one(delay: int) -> None:
+            await turns(delay)
             answer = await ask(made)
             assert answer["weights"] == {answer["answered_by"]} or answer["answered_by"] is None
             seen.add(answer["answered_by"])
 
         async def load() -> None:
-            await asyncio.sleep(0.02)
+            await turns(20)
             await made.load("/b", "/b")
 
-        await asyncio.gather(load(), *[one(0.002 * i) for i in range(50)])
-        await one(0.0)
+        await asyncio.gather(load(), *[one(2 * i) for i in range(50)])
+        await one(0)
         assert seen == {"/a", "/b", None}
 
     asyncio.run(play())

@@ -54,10 +54,8 @@ def test_the_current_device_serves_both_of_verls_uses() -> None:
 
 def test_the_engines_are_verls_own() -> None:
     from verl.workers.engine import EngineRegistry
-    from verl.workers.engine.fsdp import transformer_impl
     from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
 
-    cpu_patches.register_engines(transformer_impl)
     for kind, base in (("language_model", FSDPEngineWithLMHead), ("value_model", FSDPEngineWithValueHead)):
         assert issubclass(EngineRegistry._engines[kind]["fsdp2"]["cpu"], base)
     assert list(inspect.signature(FSDPEngineWithLMHead._build_fsdp_module).parameters) == ["self", "module"]
