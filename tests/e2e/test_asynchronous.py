@@ -16,7 +16,7 @@ import torch
 from recipe.spiral.export.writing import export
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.record_folder import RecordFolder
-from recipe.spiral.lab.watching.staleness import staleness
+from recipe.spiral.lab.watching.game_metrics import staleness
 from recipe.spiral.players.records import GameRecord, Tokens
 
 from .conftest import Run, kill_a_worker, small

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.lab.models import embedded
-from recipe.spiral.lab.watching.staleness import staleness
+from recipe.spiral.lab.watching.game_metrics import staleness
 
 from .conftest import Run, killed_and_resumed
 from .counted import count

@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 
 from recipe.spiral.lab.models import embedded
-from recipe.spiral.lab.watching.staleness import staleness
+from recipe.spiral.lab.watching.game_metrics import staleness
 from recipe.spiral.processes.composing import detect_hardware
 
 from .conftest import Run

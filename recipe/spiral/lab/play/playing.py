@@ -18,7 +18,7 @@ from ...players.records import GameRecord, Turn
 from ...players.seeds import GameKey
 from ...processes.terminal import visible
 from ..drawing.drawn import Drawn, drawn
-from ..watching.reasoning import reasoning
+from ..watching.game_metrics import reasoning
 
 #: The person's name in records, and the kind of opponent that it is.
 PERSON = "human"
