@@ -7,17 +7,20 @@ needs, and what vLLM's engines are given.
 from __future__ import annotations
 
 import math
+import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import psutil
 from omegaconf import DictConfig, OmegaConf
 
 from ...opponents.engine_settings import has_adapter
 from ...opponents.fixed_opponents import MODEL, parse_opponents
 from ...processes.terminal import note
-from . import devices
 
 GIB = 2**30
+_LIMIT = Path("/sys/fs/cgroup/memory.max")
 #: Where there is no GPU: a card of 80 GB as its driver counts it. The share of a GPU that may be planned with.
 USUAL, PLANNED = 79.6 * GIB, 0.95
 #: Contexts and buffers of the trainer, and of an engine, also while it sleeps; and the processes of a run on the host.
@@ -131,10 +134,26 @@ def models_served(config: DictConfig) -> int:
     return len(fixed) + (int(config.fsp.members_per_step) if config.fsp.enabled else 0)
 
 
+def gpu_memory() -> int | None:
+    """Bytes of this machine's smallest GPU, as the driver says, without starting CUDA; None: there is none."""
+    command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        sizes = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout.split()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return min((int(mib) * 2**20 for mib in sizes if mib.isdecimal()), default=None)
+
+
+def host_memory() -> int:
+    """Bytes that the processes of this machine, or of this container, may have together."""
+    limit = _LIMIT.read_text().strip() if _LIMIT.is_file() else ""
+    return min(psutil.virtual_memory().total, int(limit) if limit.isdecimal() else psutil.virtual_memory().total)
+
+
 def table(config: DictConfig, size: Size) -> list[str]:
     """Lines for people; the last one is a warning where the estimate does not fit."""
-    on_cpu, there = config.trainer.device == "cpu", devices.gpu_memory()
-    device = devices.host_memory() if on_cpu else there or USUAL
+    on_cpu, there = config.trainer.device == "cpu", gpu_memory()
+    device = host_memory() if on_cpu else there or USUAL
     where = "the machine" if on_cpu else "each GPU" if there else "each GPU, taken for one of 80 GB"
     lines = [f"memory of {where} ({device / GIB:.1f} GiB), in GiB, estimated"]
     most = 0.0
