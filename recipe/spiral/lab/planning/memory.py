@@ -15,8 +15,7 @@ from typing import Any
 import psutil
 from omegaconf import DictConfig, OmegaConf
 
-from ...opponents.engine_settings import has_adapter
-from ...opponents.fixed_opponents import MODEL, parse_opponents
+from ...opponents.engine_settings import has_adapter, models_served
 from ...processes.terminal import note
 
 GIB = 2**30
@@ -92,6 +91,7 @@ def estimate(config: DictConfig, size: Size, device: float) -> Estimate:
         "gradients": trained * away,
         "optimizer": 2 * trained * away,
     }
+    served = 0 if has_adapter(config) else models_served(config)  # adapters are the policy's engine's
     width = 4 if on_cpu else 2  # bytes of what is computed
     turn = int(config.data.max_prompt_length) + int(config.data.max_response_length)
     tokens = max(int(actor.ppo_max_token_len_per_gpu), turn) if actor.use_dynamic_bsz else turn
@@ -107,13 +107,11 @@ def estimate(config: DictConfig, size: Size, device: float) -> Estimate:
     if on_cpu:
         reference = 4 * size.parameters if actor.use_kl_loss and not rank else 0
         cache = OmegaConf.select(settings.rollout, "engine_kwargs.vllm.kv_cache_memory_bytes") or 0
-        engines = (1 + models_served(config)) * (8 * size.parameters + int(cache))
+        engines = (1 + served) * (8 * size.parameters + int(cache))
         machine = {name: ranks * part for name, part in training.items()}
         return {"all at once": {**machine, "reference": reference, "engines": engines, "processes": PROCESSES}}
     apart = config.trainer.v1.trainer_mode == "separate_async"
-    beside = 0
-    if config.opponent_engine.devices == "shared" and (models := models_served(config)):
-        beside = max(1, math.ceil(models / ranks))
+    beside = math.ceil(served / ranks) if config.opponent_engine.devices == "shared" else 0
     sleeping = 0 if apart else (1 + beside) * ENGINE
     stays = fsdp.param_offload or apart, fsdp.optimizer_offload or apart
     playing = {
@@ -124,14 +122,6 @@ def estimate(config: DictConfig, size: Size, device: float) -> Estimate:
         "contexts": sleeping + TRAINER,
     }
     return {"training": {**training, "contexts": sleeping + TRAINER}, "playing": playing}
-
-
-def models_served(config: DictConfig) -> int:
-    """How many models have an engine besides the policy. With LoRA opponents are adapters on the policy's."""
-    if has_adapter(config):
-        return 0
-    fixed = [each for each in parse_opponents(config.opponents) if each.kind == MODEL and each.share > 0]
-    return len(fixed) + (int(config.fsp.members_per_step) if config.fsp.enabled else 0)
 
 
 def gpu_memory() -> int | None:
