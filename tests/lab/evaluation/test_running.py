@@ -17,14 +17,8 @@ from recipe.spiral.lab.evaluation import matches
 from recipe.spiral.lab.evaluation.evaluation import NothingPlayed
 from recipe.spiral.lab.evaluation.evaluation_folder import OtherEvaluation, read_games
 from recipe.spiral.lab.evaluation.exploitability import nash_conv
-<<<<<<< HEAD
-from recipe.spiral.lab.evaluation.matchups import GameId
-from recipe.spiral.lab.opponents.api_player import NotAsked
-=======
 from recipe.spiral.lab.evaluation.matches import GameId
-from recipe.spiral.lab.opponents.api.endpoint_client import Unpaid
-from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
->>>>>>> main
+from recipe.spiral.lab.opponents.api_player import NotAsked
 from recipe.spiral.players.player import PlayerFailure, Position, RandomPlayer, Response
 from recipe.spiral.processes.engine_failure import EngineFailure
 from tests.lab.evaluation.made_policies import Characters, Fakes, evaluation, model, settings, tensors

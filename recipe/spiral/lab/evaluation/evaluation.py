@@ -18,20 +18,11 @@ from ...players.records import GameRecord
 from ...rollouts.end_tokens import end_tokens
 from ..graders.grading import Grader
 from ..graders.question import Question
-<<<<<<< HEAD
 from ..opponents import API
 from ..opponents.api_player import ask_once
 from ..opponents.api_settings import ApiSettings
-from . import benchmark_asking as asking
-from .benchmark_asking import Answers
-from .benchmark_scores import judge
-=======
-from ..opponents.api.endpoint_settings import ApiSettings
-from ..opponents.api.first_question import ask_once
-from ..opponents.more_kinds import API
 from . import benchmarks
 from .benchmarks import Answers
->>>>>>> main
 from .engines import Engines, Models, Start, VLLMEngine, at_once, in_order, models_of
 from .evaluation_folder import EvaluationFolder, Manifest, read_games
 from .exploitability import exploitability_metrics as metrics

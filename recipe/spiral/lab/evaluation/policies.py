@@ -9,9 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-<<<<<<< HEAD
-from ..opponents import check
-=======
 from omegaconf import DictConfig, OmegaConf
 
 from ...games import id_of
@@ -19,8 +16,7 @@ from ...processes.composing import RECIPE  # and the resolvers of its config
 from ...storage.checkpoints import config_file
 from ...storage.run_config import load_config, setting
 from ..models import MADE_FOR
-from ..opponents.more_kinds import check
->>>>>>> main
+from ..opponents import check
 
 #: Tokens of the longest prompt and response in SPIRAL.
 LENGTHS = (2048, 4096)

@@ -20,31 +20,12 @@ from ..models import EMBEDDED, embedded
 from ..opponents import API
 from ..opponents.api_settings import OF_ASKING
 from ..opponents.elsewhere import form_of, members_of
-<<<<<<< HEAD
-from .policies import Asked, Policy
-from .policy_weights import (
-    Run,
-    adapter_base,
-    exported,
-    run_of,
-    run_of_embedded,
-    weights_identity,
-    whole_model,
-)
-
-#: Kinds with weights; for "auto", what is at the path decides.
-MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
-KINDS = (*MODELS, *opponents.KINDS)
-_OWN = frozenset({"kind", "name", "games"})
-=======
-from ..opponents.more_kinds import API
 from .policies import Asked, Policy, Run, run_of, run_of_embedded
 from .policy_weights import adapter_base, exported, weights_identity, whole_model
 
 #: Kinds that stand for themselves, and those with a path, at which is what counts.
-_NAMED = (*EMBEDDED, *more_kinds.KINDS)
+_NAMED = (*EMBEDDED, *opponents.KINDS)
 KINDS = ("auto", "run", "model", "adapter", *_NAMED)
->>>>>>> main
 #: What an entry with weights may have besides; fixed players check their settings themselves.
 _KEYS = {"path", "base", "step", "start", "interval", "size", "template", "style"}
 
@@ -79,48 +60,21 @@ def _parse(entry: Any, cache: Path, setting: str, asked: Asked) -> list[Policy]:
         entry = {"kind" if entry in _NAMED else "path": entry}
     if not isinstance(entry, Mapping):
         raise ValueError("must be a kind, a path, or {kind: ..., path: ..., name: ...}")
-<<<<<<< HEAD
-    given = {str(key): value for key, value in entry.items()}
-    kind = str(given.get("kind") or "auto")
-    if kind not in KINDS:
-        raise ValueError(f"kind={kind!r}: unknown; known kinds: {', '.join(KINDS)}")
-    games = None if given.get("games") is None else tuple(resolve(str(game)) for game in given["games"])
-    settings = {key: value for key, value in given.items() if key not in _OWN}
-    name = str(given["name"]) if given.get("name") else None
-    if kind in opponents.KINDS:
-        return [_fixed(kind, name, settings, games)]
-    if unknown := sorted(settings.keys() - _KEYS):
-        raise ValueError(f"{', '.join(unknown)}: unknown for kind {kind!r}; known: {', '.join(sorted(_OWN | _KEYS))}")
-    if (template := settings.get("template")) is not None:
-        get_template(template, "template")
-    if (style := settings.get("style")) is not None:
-        check_style(style, "style")
-    if kind in EMBEDDED:
-        run = run_of_embedded(kind)
-        folder = embedded(kind).resolve()
-        policies = [_policy(name or kind, folder, None, settings, asked, run, {})]
-=======
     settings = {str(key): value for key, value in entry.items()}
     kind, games = str(settings.pop("kind", None) or "auto"), settings.pop("games", None)
     name = str(settings.pop("name", None) or "") or None
-    if kind in more_kinds.KINDS:
+    if kind in opponents.KINDS:
         policies = [_fixed(kind, name, settings)]
     elif kind not in KINDS:
         raise ValueError(f"kind={kind!r}: unknown; known kinds: {', '.join(KINDS)}")
->>>>>>> main
     else:
         policies = _with_weights(kind, name, settings, cache, setting, asked)
     of_these = None if games is None else tuple(resolve(str(game)) for game in games)
     return [replace(policy, games=of_these) for policy in policies]
 
 
-<<<<<<< HEAD
-def _fixed(kind: str, name: str | None, settings: dict[str, Any], games: tuple[str, ...] | None) -> Policy:
-    opponents.check(kind, settings, games or ())
-=======
 def _fixed(kind: str, name: str | None, settings: dict[str, Any]) -> Policy:
-    more_kinds.check(kind, settings, ())
->>>>>>> main
+    opponents.check(kind, settings, ())
     if name is None:
         name = opponents.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
     decide = {key: value for key, value in settings.items() if kind != API or key not in OF_ASKING}

@@ -22,13 +22,8 @@ from ...match import Rules
 from ...players.prompts import general_template, get_template
 from ...processes.as_written import refuse_environment
 from ...storage.checkpoints import config_file
-<<<<<<< HEAD
 from ..opponents import API
-from .benchmark_catalog import get_benchmark
-=======
-from ..opponents.more_kinds import API
 from .benchmark_questions import get_benchmark
->>>>>>> main
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES
 
 #: As ``defaults`` in the YAML calls it.
