@@ -13,8 +13,8 @@ from recipe.spiral.spin.dpo_settings import DpoSettings
 from recipe.spiral.spin.pairs import PairObjective, Pairs, find_pairs
 from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.step import Step, account, deal
+from tests.fake_queue import launches_of, rows_of
 from tests.made import record, turn
-from tests.made_rows import launches_of, rows_of
 
 
 def game(index: int, first: int, reward: float, group: int | None = 0, prompt: int = 1, **more: object) -> GameRecord:

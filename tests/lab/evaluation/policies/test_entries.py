@@ -14,9 +14,9 @@ from recipe.spiral.lab.evaluation.game_loop import Seating
 from recipe.spiral.lab.evaluation.policies import Asked, Policy
 from recipe.spiral.lab.evaluation.policy_entries import parse
 from recipe.spiral.lab.models import EMBEDDED
-from tests import chat_forms
 from tests.lab.evaluation.made_policies import adapter, model, settings
 from tests.made_configs import config
+from tests.players import chat_forms
 
 
 def one(entry: Any, tmp_path: Path, **more: Any) -> Policy:
