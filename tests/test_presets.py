@@ -114,7 +114,7 @@ def test_a_preset(preset: str, tmp_path: Path) -> None:
             config.actor_rollout_ref.model.path = str(SHIPPED)
     check(config)
     pool = preset in ("pool", "paper_pool")
-    refreshed = preset in ("equilibrium", "regularised", "smollm2_gpu", "spin", "spin_arithmetic", "tictactoe")
+    refreshed = preset in ("equilibrium", "smollm2_gpu", "spin", "spin_arithmetic", "tictactoe")
     assert (config.fsp.enabled, config.ref_update_freq is not None) == (pool, refreshed)
     # a change of the reference after the last step would train nothing
     assert config.ref_update_freq is None or config.ref_update_freq < config.trainer.total_training_steps
