@@ -39,7 +39,7 @@ class Engine:
         from transformers import AutoTokenizer
         from vllm import LLM
 
-        from recipe.spiral.lab.evaluation.engines import arguments
+        from recipe.spiral.lab.evaluation.engines import Served, arguments
 
         chosen: Any = OmegaConf.to_container(config.engine, resolve=True)
         chosen |= {"gpu_memory_utilization": SHARE, "max_num_seqs": 64}
@@ -47,7 +47,7 @@ class Engine:
         self._probe, self.adapters = probe, tuple(adapters)
         for module in chosen["modules"]:
             importlib.import_module(module)
-        wanted = arguments(model, self.adapters, 512, EngineSettings(**chosen))
+        wanted = arguments(Served(model, self.adapters), 512, EngineSettings(**chosen))
         del wanted["enable_log_requests"]  # only vLLM's asynchronous engine has it
         self.llm = LLM(**wanted | {"enable_sleep_mode": not probe.on_cpu})
         tokenizer = AutoTokenizer.from_pretrained(model)

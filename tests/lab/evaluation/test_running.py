@@ -13,11 +13,11 @@ import pytest
 
 from recipe.spiral.games import GameFailure
 from recipe.spiral.lab.evaluation import evaluation as running
-from recipe.spiral.lab.evaluation import game_loop as loop
+from recipe.spiral.lab.evaluation import matches
 from recipe.spiral.lab.evaluation.evaluation import NothingPlayed
 from recipe.spiral.lab.evaluation.evaluation_folder import OtherEvaluation, read_games
 from recipe.spiral.lab.evaluation.exploitability import nash_conv
-from recipe.spiral.lab.evaluation.matchups import GameId
+from recipe.spiral.lab.evaluation.matches import GameId
 from recipe.spiral.lab.opponents.api.endpoint_client import Unpaid
 from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
 from recipe.spiral.players.player import PlayerFailure, Position, RandomPlayer, Response
@@ -31,7 +31,7 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "read_tokenizer", lambda folder: Characters())
+    monkeypatch.setattr(matches, "read_tokenizer", lambda folder: Characters())
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, player: Failing) -> None:
         made.name = name
         return made
 
-    monkeypatch.setattr(loop, "make_player", make)
+    monkeypatch.setattr(matches, "make_player", make)
 
 
 BAD = ["policies=[{kind: random, name: bad}]", "opponents=[random]"]

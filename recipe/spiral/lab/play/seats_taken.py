@@ -17,9 +17,9 @@ from ...players.player import Player, PolicyPlayer
 from ...players.prompts import encoder
 from ...storage.checkpoints import folder_of, latest, steps
 from ...storage.run_config import setting
-from ..evaluation.policies import Asked, Policy
+from ..evaluation.policies import Asked, Policy, configs_of
 from ..evaluation.policy_entries import parse
-from ..evaluation.policy_weights import configs_of, read_tokenizer
+from ..evaluation.policy_weights import read_tokenizer
 from ..models import EMBEDDED, MADE_FOR
 from ..opponents.elsewhere import form_of, members_of
 from ..opponents.more_kinds import KINDS, check, make_player

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...players.records import GameRecord
 from ..evaluation.evaluation_folder import GAMES, lines_of
-from ..evaluation.matchups import SPLIT
+from ..evaluation.matches import SPLIT
 from ..record_folder import parse
 from .inside import is_inside
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..evaluation.benchmark_catalog import PAPER, PAPER_AVERAGES
+from ..evaluation.benchmark_questions import PAPER, PAPER_AVERAGES
 from ..evaluation.results import RESULTS
 
 #: The parts of ``results.json`` that the page shows.

@@ -12,10 +12,11 @@ from typing import cast
 
 import pytest
 
-from recipe.spiral.lab.evaluation import engines as evaluation_engine
+from recipe.spiral.lab.evaluation import engines as those
 from recipe.spiral.lab.evaluation.engines import (
     Engines,
     Models,
+    Served,
     VLLMEngine,
     arguments,
     at_once,
@@ -81,11 +82,11 @@ def test_a_pools_member_ends_where_its_runs_model_does(tmp_path: Path, monkeypat
     vllm = SimpleNamespace(from_engine_args=lambda _: SimpleNamespace(collective_rpc=done, reset_prefix_cache=done))
     for module in ("vllm.v1.engine.async_llm", "vllm.v1.engine", "vllm.v1"):
         monkeypatch.setitem(sys.modules, module, cast(ModuleType, SimpleNamespace(AsyncLLM=vllm)))
-    monkeypatch.setattr(evaluation_engine, "end_tokens", lambda folder: folder)
+    monkeypatch.setattr(those, "end_tokens", lambda folder: folder)
     monkeypatch.setattr(VLLMEngine, "fits", lambda *_: True)
 
-    def start(model: Path, adapters: tuple[Path, ...], engines: int, texts: Path | None) -> VLLMEngine:
-        return VLLMEngine(model, adapters, 8, engine_settings(dtype="float32"), engines, texts=texts)
+    def start(served: Served, engines: int) -> VLLMEngine:
+        return VLLMEngine(served, 8, engine_settings(dtype="float32"), engines)
 
     engines = Engines(start, [replace(model_policy(0), texts=texts), model_policy(1)], 1, lambda line: None)
     ends = []
@@ -98,7 +99,7 @@ def test_a_pools_member_ends_where_its_runs_model_does(tmp_path: Path, monkeypat
 def test_vllm_is_told_what_an_engine_is_for(tmp_path: Path) -> None:
     lora = [adapter(tmp_path / "a", rank=8), adapter(tmp_path / "b", rank=20)]
     settings = engine_settings(dtype="float32", gpu_memory_utilization=0.8, vllm={"max_num_batched_tokens": 99})
-    told = arguments(PATHS[0], tuple(lora), 300, settings, 2)
+    told = arguments(Served(PATHS[0], tuple(lora)), 300, settings, 2)
     assert told["gpu_memory_utilization"] == 0.4 and told["max_model_len"] == 300
     assert told["max_lora_rank"] == 32 and told["max_cpu_loras"] == 2 and told["max_num_batched_tokens"] == 99
-    assert "enable_lora" not in arguments(PATHS[0], (), 512, settings)
+    assert "enable_lora" not in arguments(Served(PATHS[0]), 512, settings)

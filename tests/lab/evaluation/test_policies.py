@@ -1,20 +1,28 @@
-"""Who is evaluated: what the config's lists come to."""
+"""Who is evaluated: what the config's lists come to; and a policy's scores."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import torch
 
-from recipe.spiral.lab.evaluation import game_loop as loop
+from recipe.spiral.lab.evaluation import matches, policy_weights
 from recipe.spiral.lab.evaluation import policy_entries as entries
-from recipe.spiral.lab.evaluation import policy_weights as weights
-from recipe.spiral.lab.evaluation.game_loop import Seating
+from recipe.spiral.lab.evaluation.engines import Served, arguments
+from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
+from recipe.spiral.lab.evaluation.exploitability.policy_table import read_scores
+from recipe.spiral.lab.evaluation.matches import Seating
 from recipe.spiral.lab.evaluation.policies import Asked, Policy
 from recipe.spiral.lab.evaluation.policy_entries import parse
+from recipe.spiral.lab.evaluation.scored import Scorer, load, of_model
 from recipe.spiral.lab.models import EMBEDDED
-from tests.lab.evaluation.made_policies import adapter, model, settings
+from recipe.spiral.players.prompts import encoder
+from recipe.spiral.rollouts.end_tokens import end_tokens
+from tests.lab.evaluation.made_policies import adapter, engine_settings, model, settings
+from tests.made_checkpoints import small_model
 from tests.made_configs import config
 from tests.players import chat_forms
 
@@ -101,7 +109,7 @@ def test_a_policy_is_asked_with_what_its_run_gave_the_chat_template(
 ) -> None:
     """The evaluation's own comes first."""
     run, tokenizer = tmp_path / "run", chat_forms.tokenizer("qwen3")
-    monkeypatch.setattr(loop, "read_tokenizer", lambda folder: tokenizer)
+    monkeypatch.setattr(matches, "read_tokenizer", lambda folder: tokenizer)
     model(run / "pool" / "step_000001")
     (run / "config.yaml").write_text("data: {apply_chat_template_kwargs: {enable_thinking: false}}\n")
     for told, thinks in (({}, False), ({"enable_thinking": True}, True)):
@@ -126,13 +134,13 @@ def test_checkpoints_are_exported_once(tmp_path: Path, monkeypatch: pytest.Monke
         return ""
 
     monkeypatch.setattr("recipe.spiral.export.writing.export", export)
-    first = weights.exported(checkpoint, tmp_path / "cache")
-    assert weights.exported(checkpoint, tmp_path / "cache") == first and exported == [checkpoint]
+    first = policy_weights.exported(checkpoint, tmp_path / "cache")
+    assert policy_weights.exported(checkpoint, tmp_path / "cache") == first and exported == [checkpoint]
     (first / "model.safetensors").write_bytes(b"cut short")
-    weights.exported(checkpoint, tmp_path / "cache")
+    policy_weights.exported(checkpoint, tmp_path / "cache")
     assert len(exported) == 2, "a broken one is made again"
     shard.write_bytes(b"trained on")
-    weights.exported(checkpoint, tmp_path / "cache")
+    policy_weights.exported(checkpoint, tmp_path / "cache")
     assert len(exported) == 3, "and so is one of other weights"
 
 
@@ -144,7 +152,6 @@ def test_checkpoints_are_exported_once(tmp_path: Path, monkeypatch: pytest.Monke
         ({"path": "{model}", "depth": 3}, "depth: unknown for kind 'auto'"),
         ({"path": "{model}", "template": "qwen33"}, "qwen33"),
         ({"path": "{model}", "games": ["Chess"]}, "unknown game"),
-        ({"kind": "adapter", "path": "{model}"}, "is a model, no adapter"),
         ({"path": "{lora}"}, "names no base model"),
         ({"path": "{cut}"}, "cut short"),
         ({"path": "{empty}"}, "holds nothing"),
@@ -172,3 +179,52 @@ def test_bad_entries_are_refused(tmp_path: Path, entry: Any, told: str) -> None:
 def test_no_name_breaks_a_table(tmp_path: Path) -> None:
     names = [policy.name for policy in parse([{"kind": "random", "name": f"{n}\n\x1b[31m"} for n in "ab"], tmp_path)]
     assert len(set(names)) == 2 and "".join(names).isprintable()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    small_model(folder, tie=False, dtype="float32")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scored(folder: Path) -> tuple[Any, Any, Any, frozenset[int]]:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return load(folder), tokenizer, encoder(tokenizer, "chat", "state"), end_tokens(folder)
+
+
+@pytest.mark.parametrize(
+    ("stored", "card", "dtype"),
+    [
+        ("float32", (8, 0), "bfloat16"),
+        ("float32", (7, 5), "float16"),
+        ("float32", None, "auto"),
+    ],
+)
+def test_scores_are_computed_in_what_vllm_plays_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str, card: tuple[int, int] | None, dtype: str
+) -> None:
+    given: list[str] = []
+
+    def loaded(folder: Path, dtype: str, **_: object) -> torch.nn.Module:
+        given.append(dtype)
+        return torch.nn.Module()
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: card is not None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: card)
+    monkeypatch.setattr(torch.nn.Module, "to", lambda module, device: module)
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", loaded)
+    (tmp_path / "config.json").write_text(json.dumps({"dtype": stored}))
+    load(tmp_path)
+    assert given == [dtype] == [arguments(Served(tmp_path), 8, engine_settings())["dtype"]]
+    assert arguments(Served(tmp_path), 8, engine_settings(dtype="float32"))["dtype"] == "float32"
+
+
+def test_a_policy_is_read(scored: tuple[Any, Any, Any, frozenset[int]]) -> None:
+    model, tokenizer, encode, ends = scored
+    scorer = Scorer(tokenizer, encode, of_model(model, tuple(ends), 1.0, 100))
+    reading = read_scores(game_tree("KuhnPoker"), scorer)
+    assert reading.table.shape == (12, 2) and (reading.table > 0).all() and (reading.illegal > 0).all()
