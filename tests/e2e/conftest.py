@@ -29,6 +29,8 @@ from recipe.spiral.processes.launch import end_with_parent
 
 #: Seconds for a run: several times what it takes, as machines differ by so much.
 LIMIT = 900.0
+#: The setting that names the folder of what a program makes.
+FOLDERS = {"main_spiral": "run_dir", "main_eval": "eval_dir"}
 #: Seconds in which an interrupted run cleans up.
 PATIENCE = 20.0
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,11 +49,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Run:
-    """A training run: ``python -m recipe.spiral.main_spiral`` with overrides.
+    """A training run, or an evaluation: ``python -m recipe.spiral.main_spiral`` or ``main_eval`` with overrides.
 
     Args:
-        run_dir: the run's folder; its output goes to ``output.txt`` beside it.
+        run_dir: its folder; its output goes into a file beside it.
         overrides: Hydra's.
+        program: ``main_spiral`` or ``main_eval``.
         python: the interpreter.
         cwd: where it is started.
         environment: variables besides this process's.
@@ -61,6 +64,7 @@ class Run:
         self,
         run_dir: Path,
         *overrides: str,
+        program: str = "main_spiral",
         python: str = sys.executable,
         cwd: Path = ROOT,
         environment: dict[str, str] | None = None,
@@ -71,7 +75,7 @@ class Run:
         self.output_file.parent.mkdir(parents=True, exist_ok=True)
         with self.output_file.open("w") as output:
             self.process = subprocess.Popen(
-                [python, "-m", "recipe.spiral.main_spiral", f"run_dir={run_dir}", *overrides],
+                [python, "-m", f"recipe.spiral.{program}", f"{FOLDERS[program]}={run_dir}", *overrides],
                 cwd=cwd,
                 env={**os.environ, "WANDB_MODE": "disabled", **(environment or {})},
                 stdout=output,

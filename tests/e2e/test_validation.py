@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 
 from recipe.spiral.lab.record_folder import RecordFolder
 
-from .conftest import LIMIT, ROOT, Runs, logged, small
+from .conftest import Runs, logged, small
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
@@ -65,10 +63,8 @@ def test_live_metrics_are_those_of_the_checkpoint(tmp_path: Path, model: Path, r
         "match_ups=[]",
         "exploitability.games=[KuhnPoker]",
         "optimality.games=[TicTacToe]",
-        f"eval_dir='{tmp_path / 'eval'}'",
     ]
-    command = [sys.executable, "-m", "recipe.spiral.main_eval", *arguments]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=LIMIT)
+    runs.train(tmp_path / "eval", *arguments, program="main_eval")
     results: dict[str, Any] = json.loads((tmp_path / "eval/results.json").read_text())
     nash_conv = {row["policy"]: row for row in results["exploitability"]}
     optimal = {row["policy"]: row for row in results["optimality"]}
