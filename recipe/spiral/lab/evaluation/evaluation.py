@@ -18,9 +18,9 @@ from ...players.records import GameRecord
 from ...rollouts.end_tokens import end_tokens
 from ..graders.grading import Grader
 from ..graders.question import Question
-from ..opponents.api.endpoint_settings import ApiSettings
-from ..opponents.api.first_question import ask_once
-from ..opponents.more_kinds import API
+from ..opponents import API
+from ..opponents.api_player import ask_once
+from ..opponents.api_settings import ApiSettings
 from . import benchmarks
 from .benchmarks import Answers
 from .engines import Engines, Models, Start, VLLMEngine, at_once, in_order, models_of
