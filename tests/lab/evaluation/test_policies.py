@@ -17,7 +17,7 @@ from recipe.spiral.lab.evaluation.exploitability.policy_table import read_scores
 from recipe.spiral.lab.evaluation.matches import Seating
 from recipe.spiral.lab.evaluation.policies import Asked, Policy
 from recipe.spiral.lab.evaluation.policy_entries import parse
-from recipe.spiral.lab.evaluation.scored import Scorer, load, of_model
+from recipe.spiral.lab.evaluation.policy_weights import Scorer, load, of_model
 from recipe.spiral.lab.models import EMBEDDED
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.rollouts.end_tokens import end_tokens

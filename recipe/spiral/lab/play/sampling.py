@@ -11,7 +11,7 @@ from typing import Any
 from ...players.player import Generation
 from ...players.records import Tokens
 from ...processes.engine_failure import EngineFailure
-from ..evaluation.scored import load
+from ..evaluation.policy_weights import load
 from .threads import begin
 
 
