@@ -151,7 +151,6 @@ def test_checkpoints_are_exported_once(tmp_path: Path, monkeypatch: pytest.Monke
         ({"kind": "run", "path": "/no/such"}, "there is no such folder"),
         ({"path": "{model}", "depth": 3}, "depth: unknown for kind 'auto'"),
         ({"path": "{model}", "template": "qwen33"}, "qwen33"),
-        ({"path": "{model}", "games": ["Chess"]}, "unknown game"),
         ({"path": "{lora}"}, "names no base model"),
         ({"path": "{cut}"}, "cut short"),
         ({"path": "{empty}"}, "holds nothing"),

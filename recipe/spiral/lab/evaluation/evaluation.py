@@ -77,10 +77,9 @@ class Evaluation:
         self._seating = Seating(everybody, self.settings, lambda policy: self._engines.generate_as(policy))
         for policy in everybody:
             if policy.model is not None:
-                played = {each.game for each in self.plan.match_ups if policy.name in each[:2]}
-                self._seating.check(
-                    policy, played | {each.game for each in self.measuring.all if each.policy is policy}
-                )
+                games = {each.game for each in self.plan.match_ups if policy.name in each[:2]}
+                games |= {each.game for each in self.measuring.all if each.policy is policy}
+                self._seating.check(policy, games)
         self._tabulation = Tabulation()
         self._counted: set[GameId] = set()
         #: How often each game was void, and why at first.
