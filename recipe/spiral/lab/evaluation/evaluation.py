@@ -15,9 +15,9 @@ from tqdm import tqdm
 from ...players.records import GameRecord
 from ..graders.grading import Grader
 from ..graders.question import Question
-from ..opponents.api.endpoint_settings import ApiSettings
-from ..opponents.api.first_question import ask_once
-from ..opponents.more_kinds import API
+from ..opponents import API
+from ..opponents.api_player import ask_once
+from ..opponents.api_settings import ApiSettings
 from . import benchmarks
 from .benchmarks import Answers
 from .engines import Engines, Models, Served, Start, VLLMEngine, models_of

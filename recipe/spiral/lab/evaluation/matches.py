@@ -21,8 +21,8 @@ from ...players.prompts import Encode, encoder
 from ...players.records import GameRecord
 from ...players.seeds import GameKey, derive_seed
 from ...rollouts.end_tokens import end_tokens
-from ..opponents.api.endpoint_client import NotAsked
-from ..opponents.more_kinds import make_player
+from ..opponents import make_player
+from ..opponents.api_player import NotAsked
 from .policies import Policy
 from .policy_weights import Scorer, load, of_model, read_tokenizer
 from .settings import MatchUps, Randomness, Settings

@@ -16,7 +16,7 @@ from ...processes.composing import RECIPE  # and the resolvers of its config
 from ...storage.checkpoints import config_file
 from ...storage.run_config import load_config, setting
 from ..models import MADE_FOR
-from ..opponents.more_kinds import check
+from ..opponents import check
 
 #: Tokens of the longest prompt and response in SPIRAL.
 LENGTHS = (2048, 4096)

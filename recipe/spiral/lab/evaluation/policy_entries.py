@@ -14,16 +14,16 @@ from ...opponents.fixed_opponents import entry_of
 from ...opponents.model_files import check_whole, is_hub_id
 from ...players.prompts import check_style, get_template
 from ...processes.terminal import visible
+from .. import opponents
 from ..models import EMBEDDED, embedded
-from ..opponents import more_kinds
-from ..opponents.api.endpoint_settings import OF_ASKING
+from ..opponents import API
+from ..opponents.api_settings import OF_ASKING
 from ..opponents.elsewhere import form_of, members_of
-from ..opponents.more_kinds import API
 from .policies import Asked, Policy, Run, run_of, run_of_embedded
 from .policy_weights import adapter_base, exported, weights_identity, whole_model
 
 #: Kinds that stand for themselves, and those with a path, at which is what counts.
-_NAMED = (*EMBEDDED, *more_kinds.KINDS)
+_NAMED = (*EMBEDDED, *opponents.KINDS)
 KINDS = ("auto", "run", "model", "adapter", *_NAMED)
 #: What an entry with weights may have besides; fixed players check their settings themselves.
 _KEYS = {"path", "base", "step", "start", "interval", "size", "template", "style"}
@@ -61,7 +61,7 @@ def _parse(entry: Any, cache: Path, setting: str, asked: Asked) -> list[Policy]:
         raise ValueError("must be a kind, a path, or {kind: ..., path: ..., name: ...}")
     settings = {str(key): value for key, value in entry.items()}
     kind, name = str(settings.pop("kind", None) or "auto"), str(settings.pop("name", None) or "") or None
-    if kind in more_kinds.KINDS:
+    if kind in opponents.KINDS:
         return [_fixed(kind, name, settings)]
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}: unknown; known kinds: {', '.join(KINDS)}")
@@ -69,9 +69,9 @@ def _parse(entry: Any, cache: Path, setting: str, asked: Asked) -> list[Policy]:
 
 
 def _fixed(kind: str, name: str | None, settings: dict[str, Any]) -> Policy:
-    more_kinds.check(kind, settings, ())
+    opponents.check(kind, settings, ())
     if name is None:
-        name = more_kinds.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
+        name = opponents.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
     decide = {key: value for key, value in settings.items() if kind != API or key not in OF_ASKING}
     identity = {"kind": kind, **({"settings": decide} if decide else {})}
     return Policy(name, kind, identity, settings=settings)

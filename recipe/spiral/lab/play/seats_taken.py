@@ -21,8 +21,8 @@ from ..evaluation.policies import Asked, Policy, configs_of
 from ..evaluation.policy_entries import parse
 from ..evaluation.policy_weights import read_tokenizer
 from ..models import EMBEDDED, MADE_FOR
+from ..opponents import KINDS, check, make_player
 from ..opponents.elsewhere import form_of, members_of
-from ..opponents.more_kinds import KINDS, check, make_player
 
 #: Players without weights, by name. (An endpoint needs settings.)
 FIXED = tuple(kind for kind in KINDS if kind != "api")

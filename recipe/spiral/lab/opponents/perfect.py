@@ -12,13 +12,13 @@ import random
 from functools import cache, reduce
 from operator import xor
 
-from ....games import Game, resolve
-from ....games.kuhn_poker import KuhnPoker
-from ....games.nim import Nim
-from ....games.tictactoe import LINES, TicTacToe
-from ....players.player import Position, Response
-from ....players.prompts import boxed
-from . import kuhn as kuhn_poker
+from ...games import Game, resolve
+from ...games.kuhn_poker import KuhnPoker
+from ...games.nim import Nim
+from ...games.tictactoe import LINES, TicTacToe
+from ...players.player import Position, Response
+from ...players.prompts import boxed
+from . import kuhn_equilibrium
 
 #: The ids of the games that have a perfect player. (Connect Four has ``AlphaBetaPlayer``.)
 GAMES = ("KuhnPoker", "KuhnPoker-3", "KuhnPoker-5", "Nim", "TicTacToe")
@@ -33,11 +33,8 @@ def check_game(game_id: str) -> None:
 
 
 def optimal_actions(game: Game) -> tuple[str, ...]:
-    """The legal actions that keep the position's value for the player who is to move; () once the game is over.
-
-    Raises:
-        ValueError: the game is not TicTacToe or Nim. (Kuhn poker has probabilities: ``kuhn_poker.strategy``.)
-    """
+    """The legal actions that keep the position's value for the player who is to move; () once the game is over. In
+    TicTacToe and Nim only: Kuhn poker has probabilities (``kuhn_equilibrium.strategy``)."""
     if isinstance(game, TicTacToe):
         return _tictactoe(game)
     if isinstance(game, Nim):
@@ -89,14 +86,9 @@ class PerfectPlayer:
     name = "perfect"
 
     def __init__(self, alpha: float = 1 / 3) -> None:
-        """``alpha`` from 0 to 1/3 chooses among the equilibria of player 0 in one round of Kuhn poker.
-
-        Raises:
-            ValueError: it is not within these bounds.
-        """
-        if not isinstance(alpha, int | float):
-            raise ValueError(f"alpha={alpha!r}: must be a number from 0 to 1/3")
-        kuhn_poker.one_round(alpha)
+        """``alpha`` from 0 to 1/3 chooses among the equilibria of player 0 in one round of Kuhn poker; a ``ValueError``
+        if it is not within these bounds."""
+        kuhn_equilibrium.one_round(alpha)
         self.alpha = alpha
 
     async def respond(self, position: Position) -> Response:
@@ -104,6 +96,8 @@ class PerfectPlayer:
         rng = random.Random(position.key.seed("perfect player", position.player, position.turn))
         game = position.game
         if isinstance(game, KuhnPoker):
-            actions, probabilities = zip(*kuhn_poker.strategy(game, position.player, self.alpha).items(), strict=True)
+            actions, probabilities = zip(
+                *kuhn_equilibrium.strategy(game, position.player, self.alpha).items(), strict=True
+            )
             return Response(boxed(str(rng.choices(actions, probabilities)[0])))
         return Response(boxed(rng.choice(optimal_actions(game))))

@@ -20,7 +20,7 @@ from itertools import permutations
 
 import numpy as np
 
-from ....games.kuhn_poker import BET, CALL, CARDS, CHECK, FOLD, KuhnPoker
+from ...games.kuhn_poker import BET, CALL, CARDS, CHECK, FOLD, KuhnPoker
 
 #: Alpha may be any number from 0 to this.
 LARGEST_ALPHA = 1 / 3
@@ -67,8 +67,6 @@ def strategy(game: KuhnPoker, player: int, alpha: float = LARGEST_ALPHA) -> dict
 
     ``alpha`` chooses an equilibrium of one round; it has no effect with several rounds.
     """
-    if game.is_terminal or player != game.current_player:
-        raise ValueError(f"player {player} is not to move, so there is no strategy to ask for")
     if game.rounds == 1:
         stage = one_round(alpha)
     else:

@@ -1,36 +1,18 @@
-"""Questions to train on: the forms of their files, their order, their prompts, and their rows."""
+"""Questions to train on: the forms of their files, their order, and their rows."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.players.records import Tokens
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.rollouts import channel
-from recipe.spiral.spin.answer_loop import AnswerLoop, answer_record
-from recipe.spiral.spin.pairs import find_pairs
-from recipe.spiral.spin.question_dataset import QuestionDataset, _row
-from recipe.spiral.spin.response_scores import BoxScorer, Score
-from recipe.spiral.spin.training_questions import (
-    TrainingQuestion,
-    load_questions,
-    order,
-    read_question,
-    train_key,
-)
-from recipe.spiral.training.metrics import training_metrics, validation_metrics
-from tests.fake_queue import FakeQueue
-from tests.made_rows import rows_of
-from tests.test_rollout import EOS, Engine
-from tests.test_rollout import Tokenizer as CharacterTokenizer
+from recipe.spiral.spin.question_dataset import QuestionDataset, order
+from recipe.spiral.spin.training_questions import TrainingQuestion, load_questions, read_question
 
 #: As GSM8K's own files and verl's have it.
 PLAIN = {"question": "How many?", "answer": "She has 3 * 400 = <<3*400=1200>>1200.\n#### 1,200"}
@@ -143,71 +125,3 @@ def test_the_datasets_rows(tmp_path: Path) -> None:
         ("val", 1, 1, "gsm8k"),
     ]
     assert val[0].keys() == row.keys()
-
-
-def answered(index: int, value: float | None, said: int, **more: Any) -> Any:
-    key = GameKey("train", 7, 1, index, group=index // 4 * 4)
-    tokens = Tokens([1, 2], [said], [-0.5], (0, 0))
-    return answer_record(key, read_question(PLAIN, "sums", 0), "text", tokens, False, Score(value, **more))
-
-
-def test_an_answer_is_a_game_that_the_policy_wins_if_it_is_right() -> None:
-    records = [answered(0, 1.0, 10), answered(1, 0.0, 11, verdict="no_answer"), answered(2, 0.0, 12)]
-    assert [record.result(0) for record in records] == ["win", "loss", "loss"]
-    void = answered(3, None, 13, problem="time-out")
-    assert (void.discarded, void.reason) == ("void", "question 0: time-out")
-    metrics = training_metrics(records, [void])
-    assert metrics["games/sums/p0/win"] == pytest.approx(1 / 3) and metrics["games/discarded/void"] == 1
-    assert metrics["turns/no_answer"] == pytest.approx(1 / 3)
-    assert find_pairs(rows_of(records)).keys == [("u0_0_0", "u1_0_0")]
-    validated = validation_metrics([*records, void])
-    assert validated["val-core/sums/p0/win"] == pytest.approx(1 / 3) and "val-aux/grader/sums/p0/win_low" in validated
-
-
-def test_every_session_of_a_question_is_a_response(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Through the agent loop, as verl's worker runs it: one cannot be graded, and leaves no row."""
-    queue = FakeQueue.install(monkeypatch)
-    said = {"right": "\\boxed{1200}", "wrong": "\\boxed{7}"}
-    loop = object.__new__(AnswerLoop)
-    loop.config = OmegaConf.create(
-        {
-            "prompt": {"template": "chat"},
-            "questions": {"grader": "boxed", "seconds": 5.0, "workers": 1},
-            "actor_rollout_ref": {"model": {"path": str(tmp_path)}},
-        }
-    )
-    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": EOS}))
-    loop.rollout_config = OmegaConf.create({"prompt_length": 2000, "response_length": 24})
-    answers = iter([said["right"], said["wrong"], "hang", said["wrong"]])
-    loop.server_manager, loop.tokenizer = Engine(lambda seed: next(answers)), CharacterTokenizer()
-    loop.apply_chat_template_kwargs = {}
-
-    class Judge:
-        def score(self, question: TrainingQuestion, response: str) -> Score:
-            return Score(None, problem="time-out") if response == "hang" else BoxScorer(5.0).score(question, response)
-
-    monkeypatch.setattr("recipe.spiral.spin.answer_loop.scorer", lambda *settings: Judge())
-    row = _row(read_question(PLAIN, "sums", 0), train_key(5, batch=3, responses=4, index=1), 1, 4)
-    row.pop("__rollout_n__")
-
-    async def sessions() -> list[Any]:
-        return [await loop.run({"temperature": 1.0}, session_id=i, uid="u", **row) for i in range(4)]
-
-    outputs = asyncio.run(sessions())
-    assert [len(turns) for turns in outputs] == [1, 1, 0, 1]
-    assert [turns[0].reward_score for turns in outputs if turns] == [1.0, 0.0, 0.0]
-    played = channel.take([GameKey("train", 5, 1, 4 + i) for i in range(4)])
-    assert [record.key.index for record in played.records] == [4, 5, 7]
-    assert {record.key.group for record in played.records} == {4}
-    assert [record.reason for record in played.discarded] == ["question 0: time-out"]
-    assert not queue.partitions["games"]
-
-    def cannot_be_encoded(*parts: Any) -> Any:
-        return replace(answer_record(*parts), reason=object())  # type: ignore[arg-type]
-
-    answers = iter(said.values())
-    monkeypatch.setattr("recipe.spiral.spin.answer_loop.answer_record", cannot_be_encoded)
-    with pytest.raises(TypeError):
-        asyncio.run(sessions())
-    with pytest.raises(channel.GameFailed, match=r"train-5-1-4-0 of sums failed: TypeError: "):
-        channel.raise_failures([GameKey("train", 5, 1, 4)])

@@ -12,17 +12,15 @@ from urllib.parse import urlsplit
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ....config import out_of_range
-from ....players.player import PlayerMisconfigured
-from ....players.prompts import Template, get_template
+from ...config import out_of_range
+from ...players.player import PlayerMisconfigured
+from ...players.prompts import Template, get_template
 
 #: How it is asked and what it may cost: settings that change no answer.
-OF_ASKING = frozenset(
-    (
-        *("api_key_env", "timeout", "total_timeout", "retries", "max_concurrency"),
-        *("budget_tokens", "budget_usd", "price_in", "price_out"),
-    )
-)
+OF_ASKING = {
+    *("api_key_env", "timeout", "total_timeout", "retries", "max_concurrency"),
+    *("budget_tokens", "budget_usd", "price_in", "price_out"),
+}
 #: Seconds, the shortest and the longest.
 _SECONDS = (1e-3, 86_400.0)
 
@@ -84,9 +82,8 @@ class ApiSettings:
             for wrong in out_of_range(cast(DictConfig, config)):
                 raise ValueError(wrong)
             return cast(ApiSettings, OmegaConf.to_object(config))
-        except OmegaConfBaseException as error:  # one of several lines
-            known = f"; the settings are {', '.join(cls.__dataclass_fields__)}" if "not in" in str(error) else ""
-            raise ValueError(f"{' '.join(str(error).split())}{known}") from None
+        except OmegaConfBaseException as error:
+            raise ValueError(str(error)) from None
 
     def __post_init__(self) -> None:
         if not self.model.strip():
@@ -96,16 +93,12 @@ class ApiSettings:
             # What is wrong is not shown: a password may stand there, as the key itself may in the next one.
             raise ValueError("base_url: must be an http(s) address without user name, password or query")
         if self.api_key_env is not None and not self.api_key_env.isidentifier():
-            raise ValueError(
-                "api_key_env: must be the name of an environment variable (never the key itself), or null for no key"
-            )
+            raise ValueError("api_key_env: must be the name of an environment variable that holds the key, or null")
         template = self.chat_template()
         if template.plain or template.name.endswith("_general"):
             raise ValueError(f"template={self.template!r}: does not go with a chat endpoint")
         if self.budget_usd is not None and None in (self.price_in, self.price_out):
-            raise ValueError(
-                f"budget_usd={self.budget_usd}: needs price_in and price_out, in US dollars for a million tokens"
-            )
+            raise ValueError(f"budget_usd={self.budget_usd}: needs price_in and price_out")
 
     def chat_template(self) -> Template:
         return get_template(self.template, "template")
@@ -116,8 +109,7 @@ class ApiSettings:
             return None
         if not (key := os.environ.get(self.api_key_env, "").strip()):
             raise PlayerMisconfigured(
-                f"api_key_env={self.api_key_env}: this environment variable is not set; it must hold the key of "
-                f"{self.base_url}; without one, set api_key_env to null"
+                f"api_key_env={self.api_key_env}: is not set; it must hold the key of {self.base_url} (null: no key)"
             )
         return key
 

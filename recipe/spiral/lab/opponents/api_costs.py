@@ -1,4 +1,4 @@
-"""What requests to an endpoint use, and the file that keeps count of it for all processes of a run.
+"""What requests to endpoints use, and the file that keeps count of it for all processes of a run.
 
 A budget holds for the whole run, restarts included. So every process adds a line to the file after each request, and
 reads what the others have added before the next one. A run oversteps its budget by the requests under way, no more.
@@ -30,19 +30,6 @@ class Usage:
     cost: float | None = None
     estimated: bool = False
 
-    @property
-    def tokens(self) -> int:
-        return self.prompt_tokens + self.response_tokens
-
-    def __add__(self, other: Usage) -> Usage:
-        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
-        return Usage(
-            self.prompt_tokens + other.prompt_tokens,
-            self.response_tokens + other.response_tokens,
-            sum(costs) if costs else None,
-            self.estimated or other.estimated,
-        )
-
 
 class Costs:
     """What endpoints have cost so far, by their names; without a file, what this process has spent."""
@@ -50,19 +37,18 @@ class Costs:
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self._read = 0  # bytes
-        self._spent: dict[str, Usage] = {}
+        self._spent: dict[str, tuple[int, float]] = {}
 
     def add(self, name: str, usage: Usage) -> None:
         """Count a request of an endpoint."""
         if self._file is None:
-            self._spent[name] = self._spent.get(name, Usage()) + usage
+            self._add(name, usage)
             return
-        line = json.dumps({"name": name, **asdict(usage)}) + "\n"
-        with self._file.open("ab", buffering=0) as file:
-            file.write(line.encode())  # at once: no other process writes into a line
+        with self._file.open("ab", buffering=0) as file:  # at once: no other process writes into a line
+            file.write((json.dumps({"name": name, **asdict(usage)}) + "\n").encode())
 
-    def of(self, name: str) -> Usage:
-        """What an endpoint has cost.
+    def of(self, name: str) -> tuple[int, float]:
+        """What an endpoint has cost: tokens, and US dollars as far as prices are known.
 
         Raises:
             ValueError: a line of the file is damaged. To count that as nothing might spend the budget again.
@@ -70,15 +56,17 @@ class Costs:
         if self._file is not None and self._file.is_file():
             with self._file.open("rb") as file:
                 file.seek(self._read)
-                lines, _, _ = file.read().rpartition(b"\n")
-            for line in lines.splitlines():
+                whole, _, _ = file.read().rpartition(b"\n")
+            for line in whole.splitlines():
                 try:
                     entry = json.loads(line)
-                    of, usage = str(entry.pop("name")), Usage(**entry)
-                except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                    raise ValueError(
-                        f"{self._file}: a line is damaged ({error}); mend it or remove the file"
-                    ) from error
-                self._spent[of] = self._spent.get(of, Usage()) + usage
-            self._read += len(lines) + 1 if lines else 0
-        return self._spent.get(name, Usage())
+                    self._add(entry.pop("name"), Usage(**entry))
+                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                    raise ValueError(f"{self._file}: a damaged line ({error}); mend it or remove the file") from error
+            self._read += len(whole) + 1 if whole else 0
+        return self._spent.get(name, (0, 0.0))
+
+    def _add(self, name: str, usage: Usage) -> None:
+        tokens, dollars = self._spent.get(name, (0, 0.0))
+        tokens += usage.prompt_tokens + usage.response_tokens
+        self._spent[name] = tokens, dollars + (usage.cost or 0.0)
