@@ -21,10 +21,10 @@ from recipe.spiral.lab.evaluation.policy_weights import Scorer, load, of_model
 from recipe.spiral.lab.models import EMBEDDED
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.rollouts.end_tokens import end_tokens
-from tests import chat_forms
 from tests.lab.evaluation.made_policies import adapter, engine_settings, model, settings
 from tests.made_checkpoints import small_model
 from tests.made_configs import config
+from tests.players import chat_forms
 
 
 def one(entry: Any, tmp_path: Path, **more: Any) -> Policy:
