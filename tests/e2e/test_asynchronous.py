@@ -16,7 +16,7 @@ import torch
 from recipe.spiral.export.writing import export
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.record_folder import RecordFolder
-from recipe.spiral.lab.watching.staleness import staleness
+from recipe.spiral.lab.watching.game_metrics import staleness
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.storage.checkpoints import folder_of, latest, read_state
 from tests.e2e.conftest import NO_VALIDATION, Runs, games_of, kill_a_worker, logged, small
