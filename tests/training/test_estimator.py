@@ -19,8 +19,8 @@ from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.training.credit import RAE, Filters, GroupBaselines
 from recipe.spiral.training.step import deal
+from tests.fake_queue import rows_of
 from tests.made import record, turn
-from tests.made_rows import rows_of
 
 #: Two turns of player 0 (won, b = 0.25), one of player 1 (lost, b = -0.5), one row of padding.
 GAME = record(0, rewards=(1.0, -1.0), turns=[turn(0, 0), turn(1, 0), turn(0, 1)])

@@ -17,9 +17,8 @@ from recipe.spiral.training.credit import Filters
 from recipe.spiral.training.metrics import training_metrics
 from recipe.spiral.training.rows import keep
 from recipe.spiral.training.step import Step, account, deal
-from tests.fake_queue import FakeQueue
+from tests.fake_queue import FakeQueue, batch_of, launches_of
 from tests.made import record, turn
-from tests.made_rows import batch_of, launches_of
 
 # -- filters ----------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.spiral import rollout
 from recipe.spiral.lab.record_folder import RecordFolder
-from recipe.spiral.lab.watching.run_summary import summary
+from recipe.spiral.lab.watching.shown import summary
 from recipe.spiral.players.player import PlayerFailure
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
