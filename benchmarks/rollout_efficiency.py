@@ -134,7 +134,7 @@ def at_once(alone: Alone, games: list[Game]) -> None:
 
 def timer(run_dir: Path, name: str) -> dict[int, float]:
     """A timer of verl's, in each step."""
-    from recipe.spiral.storage.metrics_file import METRICS, read_metrics
+    from recipe.spiral.storage.run_files import METRICS, read_metrics
 
     logged = (line for line, _ in read_metrics(run_dir / METRICS))
     return {line.step: value for line in logged if (value := line.metrics.get(name)) is not None}

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from recipe.spiral.lab.record_folder import RecordFolder  # noqa: E402
-from recipe.spiral.storage.metrics_file import METRICS, read_metrics  # noqa: E402
+from recipe.spiral.storage.run_files import METRICS, read_metrics  # noqa: E402
 
 #: A turn's prompt and answer.
 Turn = tuple[list[int], list[int]]

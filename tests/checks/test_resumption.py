@@ -12,9 +12,8 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks.resumption import check_same_model, followed
-from recipe.spiral.storage.checkpoints import CONFIG
-from recipe.spiral.storage.run_config import CHANGES
-from recipe.spiral.storage.saving import seal
+from recipe.spiral.storage.checkpoints import seal
+from recipe.spiral.storage.run_files import CHANGES, CONFIG
 from recipe.spiral.training.kept_settings import kept_settings
 from tests.made_configs import config
 from tests.storage.test_checkpoints import save

@@ -9,7 +9,7 @@ import pytest
 
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.storage.metrics_file import METRICS, read_metrics
+from recipe.spiral.storage.run_files import METRICS, read_metrics
 
 from .conftest import Run, killed_and_resumed
 from .counted import count

@@ -17,8 +17,8 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from recipe.spiral.export import writing
 from recipe.spiral.export.__main__ import main
 from recipe.spiral.export.source import ExportError, Source, join
-from recipe.spiral.storage.checkpoints import EXPORTED, TRACKER
-from recipe.spiral.storage.saving import seal
+from recipe.spiral.storage.checkpoints import TRACKER, seal
+from recipe.spiral.storage.run_files import EXPORTED
 from tests.made_checkpoints import STEP, on_a_rank
 from tests.ranks import run_ranks
 

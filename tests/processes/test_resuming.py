@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.processes.starting import choose_checkpoint, keep_date, set_aside
 from recipe.spiral.storage.checkpoints import TRACKER
-from recipe.spiral.storage.metrics_file import METRICS, MetricsFile
+from recipe.spiral.storage.run_files import METRICS, MetricsFile
 from tests.storage.test_checkpoints import save
 
 

@@ -16,11 +16,11 @@ from recipe.spiral.storage.checkpoints import (
     latest,
     name_latest,
     read_whole,
+    seal,
     steps,
     write_state,
 )
 from recipe.spiral.storage.manifest import MANIFEST
-from recipe.spiral.storage.saving import seal
 
 
 def state(step: int, **more: Any) -> dict[str, Any]:

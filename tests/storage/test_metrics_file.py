@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from recipe.spiral.storage.disk import LineFile
-from recipe.spiral.storage.metrics_file import METRICS, Logged, MetricsFile, read_metrics
+from recipe.spiral.storage.run_files import METRICS, Logged, MetricsFile, read_metrics
 
 
 def logged(run_dir: Path, start: int = 0) -> list[Logged]:

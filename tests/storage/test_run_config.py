@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.storage.run_config import load_config, setting
+from recipe.spiral.storage.run_files import load_config, setting
 
 
 def test_a_setting_is_as_json_has_it() -> None:

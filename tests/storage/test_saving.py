@@ -11,10 +11,17 @@ from typing import Any
 import pytest
 
 from recipe.spiral.storage import disk, saving
-from recipe.spiral.storage.checkpoints import TRACKER, BrokenCheckpoint, latest, read_whole, steps
-from recipe.spiral.storage.metrics_file import METRICS, read_metrics
+from recipe.spiral.storage.checkpoints import (
+    TRACKER,
+    UNFINISHED,
+    BrokenCheckpoint,
+    CheckpointFolder,
+    latest,
+    read_whole,
+    steps,
+)
 from recipe.spiral.storage.record_writer import RecordWriter
-from recipe.spiral.storage.saving import UNFINISHED, CheckpointFolder
+from recipe.spiral.storage.run_files import METRICS, read_metrics
 from tests.fake_verl import Verl, trainer
 from tests.made import record
 from tests.storage.test_checkpoints import save

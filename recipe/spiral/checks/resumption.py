@@ -7,18 +7,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..storage.checkpoints import (
-    REFERENCE,
-    BrokenCheckpoint,
-    config_of,
-    is_of,
-    read_state,
-    read_whole,
-    resumed_from,
-    run_before,
-)
-from ..storage.metrics_file import MetricsFile
-from ..storage.run_config import note_changes
+from ..storage.checkpoints import REFERENCE, BrokenCheckpoint, is_of, read_state, read_whole, resumed_from, run_before
+from ..storage.run_files import MetricsFile, config_of, note_changes
 from ..training.kept_settings import kept_settings
 from .errors import ConfigError, require, written
 from .opponents_play import check_initial

@@ -17,16 +17,8 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch.distributed.tensor import DTensor, Shard
 
-from ..storage.checkpoints import (
-    REFERENCE,
-    config_file,
-    folder_of,
-    latest,
-    read_whole,
-    shard_file,
-    steps,
-)
-from ..storage.run_config import load_config, setting
+from ..storage.checkpoints import REFERENCE, folder_of, latest, read_whole, shard_file, steps
+from ..storage.run_files import config_file, load_config, setting
 
 Weights = dict[str, torch.Tensor]
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from ..storage.checkpoints import EXPORTED
 from ..storage.disk import whole_folder
 from ..storage.manifest import MANIFEST, TEXTS, WEIGHTS, write_manifest
+from ..storage.run_files import EXPORTED
 from .lora import Adapter, adapter_of, adapter_weights, merged, without_adapter
 from .source import ExportError, Source, Weights
 

@@ -15,7 +15,7 @@ from recipe.spiral.lab.play.playing import Table, play_game
 from recipe.spiral.lab.play.seats_taken import Opponent, find
 from recipe.spiral.match import Rules
 from recipe.spiral.rollouts.end_tokens import end_tokens
-from recipe.spiral.storage.checkpoints import EXPORTED
+from recipe.spiral.storage.run_files import EXPORTED
 from tests.lab.play.faces import KEY, Shown
 
 

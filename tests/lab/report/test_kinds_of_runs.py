@@ -13,7 +13,7 @@ from recipe.spiral.lab.report.run_report import RunReport
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.spin.training_questions import GRADER
-from recipe.spiral.storage.metrics_file import MetricsFile
+from recipe.spiral.storage.run_files import MetricsFile
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from tests.lab.report.test_pages import scroll_through, show, wait_until
 from tests.made import record, turn

@@ -21,7 +21,7 @@ from ...games import resolve
 from ...match import Rules
 from ...players.prompts import general_template, get_template
 from ...processes.as_written import refuse_environment
-from ...storage.checkpoints import config_file
+from ...storage.run_files import config_file
 from ..opponents.more_kinds import API
 from .benchmarks.catalog import get_benchmark
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES

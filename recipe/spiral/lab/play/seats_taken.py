@@ -17,7 +17,7 @@ from ...players.player import Player
 from ...players.policy import PolicyPlayer
 from ...players.prompts import encoder
 from ...storage.checkpoints import folder_of, latest, steps
-from ...storage.run_config import setting
+from ...storage.run_files import setting
 from ..evaluation.policies.evaluated_policy import Asked, Policy
 from ..evaluation.policies.policy_entries import parse
 from ..evaluation.policies.policy_weights import configs_of, read_tokenizer

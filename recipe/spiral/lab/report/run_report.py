@@ -16,8 +16,7 @@ from typing import Any
 from ...games.registry import NotNamed
 from ...processes.launch import is_in_use
 from ...processes.run_log import LOG
-from ...storage.checkpoints import config_file, config_of
-from ...storage.run_config import CHANGES, setting
+from ...storage.run_files import CHANGES, config_file, config_of, setting
 from ..evaluation.matches.folder import GAMES
 from .bundle import DATA, Bundle
 from .curves import Curves

@@ -23,10 +23,9 @@ from ....players.prompts import check_words
 from ....players.seeds import derive_seed
 from ....processes.composing import RECIPE  # and the resolvers of its config
 from ....processes.terminal import visible
-from ....storage.checkpoints import config_file
 from ....storage.disk import read_json, write_whole
 from ....storage.manifest import changed_files
-from ....storage.run_config import load_config
+from ....storage.run_files import config_file, load_config
 from ...models import MADE_FOR
 from ...opponents.elsewhere import form_of
 from .evaluated_policy import Asked
