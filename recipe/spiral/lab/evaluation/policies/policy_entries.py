@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ....games import resolve
-from ....opponents.kinds import entry_of
+from ....opponents.fixed_opponents import entry_of
 from ....opponents.model_files import is_hub_id
 from ....players.prompts import check_style, get_template
 from ....processes.terminal import visible
