@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from recipe.spiral.checks import ConfigError, check
+from recipe.spiral.checks import check
 from tests.made_configs import CONFIG, config
 
 ROLLOUT = "actor_rollout_ref.rollout"
@@ -52,7 +52,7 @@ def test_a_preset(tmp_path: Path, text: str) -> None:
     "override", ["fsp.ratio=1.5", "algorithm.rae.decay=-1", "ref_update_rate=0", "guard.invalid=2"]
 )
 def test_a_number_out_of_its_range(tmp_path: Path, override: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{override.partition('=')[0]}="):
+    with pytest.raises(ValueError, match=f"^{override.partition('=')[0]}="):
         check(config(tmp_path, override))
 
 
@@ -82,3 +82,34 @@ def test_what_follows(tmp_path: Path, overrides: str, setting: str, value: Any) 
 def test_modules_of_the_users_come_after_ours(tmp_path: Path) -> None:
     libraries = config(tmp_path, "actor_rollout_ref.model.external_lib=json").actor_rollout_ref.model.external_lib
     assert libraries == ["recipe.spiral.workers.engine", "json"]
+
+
+BYPASS = "algorithm.rollout_correction.bypass_mode"
+MIXED = "actor_rollout_ref.actor.fsdp_config.mixed_precision"
+
+
+FULL = ["actor_rollout_ref.rollout.dtype=float32", f"{MIXED}.param_dtype=fp32"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "overrides", "followed"),
+    [
+        ("cpu", [f"{BYPASS}=auto"], True),
+        ("cpu", [f"{BYPASS}=auto", "actor_rollout_ref.rollout.dtype=bfloat16"], False),
+        ("cpu", [f"{BYPASS}=auto", f"{MIXED}.param_dtype=bf16"], False),
+        ("gpu", [f"{BYPASS}=auto"], False),
+        ("gpu", [f"{BYPASS}=auto", *FULL], False),  # TF32
+        ("gpu", [f"{BYPASS}=true"], True),
+        ("gpu", ["loss=dpo"], True),
+        ("gpu", ["+experiment=quickstart"], False),
+    ],
+)
+def test_the_engines_log_probabilities_are_trained_with_where_they_are_the_trainers_or_as_the_user_says(
+    tmp_path: Path, hardware: str, overrides: list[str], followed: bool
+) -> None:
+    groups = [override for override in overrides if override in ("loss=dpo", "+experiment=quickstart")]
+    others = [override for override in overrides if override not in groups]
+    mode = "trainer.v1.trainer_mode=colocate_async"
+    correction = config(tmp_path, *others, mode, hardware=hardware, groups=groups).algorithm.rollout_correction
+    assert correction.bypass_mode is followed
+    assert correction.rollout_is == (None if followed else "token")

@@ -13,10 +13,9 @@ import pytest
 
 from recipe.spiral.lab.evaluation import command as main_eval
 from recipe.spiral.lab.evaluation.evaluation import Evaluation, NothingPlayed
-from recipe.spiral.lab.evaluation.policies.evaluation_engine import UnfitArguments
+from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineFailure, UnfitArguments
 from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
 from recipe.spiral.processes import launch
-from recipe.spiral.processes.engine_failure import EngineFailure
 from tests.lab.evaluation.made_policies import composed
 
 FEW = ["policies=[random]", "opponents=[perfect]", "games_per_role=2", "games=[TicTacToe]"]

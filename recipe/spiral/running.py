@@ -61,6 +61,8 @@ def train(config: DictConfig) -> int:
         except KeyboardInterrupt as error:
             by = str(error) or interrupted_by()
         except Exception as error:
+            from .processes.pulse import said_last
+
             show_traceback(error)
             if said := said_last(error, session):
                 print(visible(said), file=sys.stderr, flush=True)

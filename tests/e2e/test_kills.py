@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.full]
 VICTIMS = {
     "raylet": "",
     "gcs_server": None,  # Ray ends the process itself
-    "VLLMServer": "vllm_server_0_0 died",
+    "VLLMServer": "vllm_server_0_0",
     "WorkerDict": "WorkerDict",
     "TaskRunner": "TaskRunner",
     "EngineCore": "vllm_server_0_0: EngineDeadError",

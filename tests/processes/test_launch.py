@@ -1,65 +1,57 @@
-"""One run a folder, nothing left of a command's children, and an environment in which the user's word comes first."""
+"""A process of ours: signals end it like Ctrl-C, nothing is left of its children, and trackers write where it does."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import getpass
 import os
-import subprocess
-import sys
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from recipe.spiral.processes import launch
-from recipe.spiral.processes.launch import (
-    clean_run,
-    end_processes,
-    is_in_use,
-    name_user,
-    only_one,
-    tracker_environment,
-)
-from recipe.spiral.storage.disk import WITHOUT_LOCKS, InUse
-
-HOLDS = """
-import sys, time
-from pathlib import Path
-from recipe.spiral.processes.launch import only_one
-with only_one(Path(sys.argv[1])): print(1, flush=True); time.sleep(60)
-"""
+from recipe.spiral.processes import interrupts, launch
+from recipe.spiral.processes.interrupts import END_SIGNALS, Interrupt, interrupt_on_signals, interrupted_by
+from recipe.spiral.processes.launch import clean_run, name_user, tracker_environment
 
 
-def test_a_folder_is_one_runs(tmp_path: Path) -> None:
-    assert not is_in_use(tmp_path)
-    first = subprocess.Popen([sys.executable, "-c", HOLDS, tmp_path], stdout=subprocess.PIPE)
-    try:
-        assert first.stdout is not None and first.stdout.readline() and is_in_use(tmp_path)
-        with pytest.raises(InUse, match=f"run_dir.*process {first.pid} "), only_one(tmp_path):
-            pytest.fail("two runs in one folder")
-    finally:
-        first.kill()
-        first.wait()
-    assert not is_in_use(tmp_path)
-    with only_one(tmp_path):
-        pass
+@pytest.fixture(autouse=True)
+def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test changes is undone, and nothing came before."""
+    monkeypatch.setattr(interrupts, "_received", [])
+    monkeypatch.setattr(interrupts, "_last", float("-inf"))
+    before = {number: signal.getsignal(number) for number in END_SIGNALS}
+    for number in END_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
-def test_a_folder_without_locks_is_refused_unless_the_user_takes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*given: object) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+@pytest.mark.parametrize(("number", "name"), [(2, "Ctrl-C"), (15, "SIGTERM"), (1, "SIGHUP")])
+def test_a_signal_is_an_interrupt_with_its_name(number: int, name: str) -> None:
+    interrupt_on_signals()
+    with pytest.raises(KeyboardInterrupt) as error:
+        os.kill(os.getpid(), number)
+    assert interrupted_by(error.value) == str(error.value) == name
 
-    monkeypatch.setattr(fcntl, "lockf", refuse)
-    with pytest.raises(InUse, match=WITHOUT_LOCKS), only_one(tmp_path):
-        pytest.fail("two runs in one folder")
-    monkeypatch.setenv(WITHOUT_LOCKS, "1")
-    with only_one(tmp_path):
-        assert is_in_use(tmp_path)
+
+def test_two_signals_at_once_are_one() -> None:
+    """``timeout`` sends its own to the process and to its group."""
+    interrupt_on_signals()
+    with pytest.raises(Interrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert interrupted_by() == "SIGTERM"
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    """``nohup`` has a command ignore SIGHUP."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    interrupt_on_signals()
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 def test_no_child_outlives_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +62,6 @@ def test_no_child_outlives_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyP
         started.append(psutil.Popen(["sleep", "60"]))
         monkeypatch.setattr(launch, "psutil", known)
     assert not started[0].is_running()
-    end_processes(started)  # there is none any more
 
 
 def test_trackers_write_into_the_folder_and_take_all_its_starts_for_one_run(

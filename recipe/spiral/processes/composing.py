@@ -1,8 +1,8 @@
-"""Resolvers of the config: ``${spiral_hardware:}`` and its like, which the YAML files of ``recipe/spiral/config`` use, and
+"""The resolvers that the YAML files of ``recipe/spiral/config`` use: ``${spiral_hardware:}`` and its like; and
 ``${oc.env:NAME}``: a value of the environment, which may be a key whatever its name is.
 
-That works in the run. In our files it stays as it is written, and in the settings of an endpoint, which trackers and
-verl's own print show, it is refused.
+The latter works in the run. In our files it stays as it is written, and in the settings of an endpoint, which trackers
+and verl's own print show, it is refused.
 """
 
 from __future__ import annotations
@@ -102,6 +102,6 @@ def refuse_environment(config: Any, setting: str, kind: str) -> None:
     for entry in as_written(config)[setting] or ():
         if isinstance(entry, dict) and entry.get("kind") == kind and "${oc.env:" in str(entry):
             raise ValueError(
-                f"{setting}: {entry.get('name', kind)}: a value of the environment would be shown; an endpoint's key is "
-                "named by its variable: api_key_env: NAME"
+                f"{setting}: {entry.get('name', kind)}: a value of the environment would be shown; name a key by its "
+                "variable: api_key_env: NAME"
             )

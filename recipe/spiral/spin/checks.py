@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..checks.errors import require, written
+from ..config import require, written
 from ..lab.graders.grading import check_installed
 from ..players.prompts import general_template
 from ..rollouts.schedule import plays_games

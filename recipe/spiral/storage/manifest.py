@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 
 MANIFEST = "manifest.json"
 #: The endings of what a model's folder has besides weights: config, tokenizer, chat template.
@@ -19,7 +20,7 @@ TEXTS = (".json", ".jinja", ".txt", ".model")
 Entries = Mapping[str, tuple[int, str]]
 
 
-def write_manifest(folder: Path, known: Entries = {}) -> None:
+def write_manifest(folder: Path, known: Entries = MappingProxyType({})) -> None:
     """Write the manifest of a complete folder. ``known``: entries of files that need not be read; hidden files have
     none."""
     files = [file.relative_to(folder) for file in folder.rglob("*") if file.is_file()]

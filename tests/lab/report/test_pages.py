@@ -10,7 +10,7 @@ import pytest
 
 from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.run_report import RunReport
-from recipe.spiral.processes.launch import only_one
+from recipe.spiral.storage.disk import only_one
 from tests.made_runs import write_run
 
 if TYPE_CHECKING:

@@ -51,7 +51,6 @@ def _composed() -> int:
 def run(config: DictConfig) -> int:
     """Evaluate; errors become one last line on stderr. Returns the exit status."""
     from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
-    from ...processes.engine_failure import EngineFailure
     from ...processes.launch import clean_run, put_on_path, set_environment
     from ...storage.disk import InUse
 
@@ -66,7 +65,7 @@ def run(config: DictConfig) -> int:
     put_on_path(RECIPE.parents[1])
     from .evaluation import Evaluation, NothingPlayed, Refused
     from .matches.folder import OtherEvaluation
-    from .policies.evaluation_engine import UnfitArguments
+    from .policies.evaluation_engine import EngineFailure, UnfitArguments
 
     try:
         print(f"evaluation: {settings.eval_dir}", flush=True)

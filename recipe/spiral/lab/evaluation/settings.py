@@ -20,7 +20,7 @@ from ...config import Style, out_of_range, within
 from ...games import resolve
 from ...match import Rules
 from ...players.prompts import general_template, get_template
-from ...processes.as_written import refuse_environment
+from ...processes.composing import refuse_environment
 from ...storage.run_files import config_file
 from ..opponents.more_kinds import API
 from .benchmarks.catalog import get_benchmark
@@ -137,7 +137,7 @@ class Settings:
             ValueError: something is wrong that its types do not say; the message names the setting.
         """
         for entries in ("policies", "opponents"):
-            refuse_environment(config[entries], entries, API)
+            refuse_environment(config, entries, API)
         for wrong in out_of_range(config):
             raise ValueError(wrong)
         settings = cast(Settings, OmegaConf.to_object(config))

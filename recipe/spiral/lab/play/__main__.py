@@ -11,11 +11,10 @@ from pathlib import Path
 
 from ...games import GameFailure, known_games, resolve
 from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
-from ...processes.arguments import Arguments, run_program, within
-from ...processes.engine_failure import EngineFailure
 from ...processes.terminal import fail
-from ...storage.disk import unwritable
+from ..evaluation.policies.evaluation_engine import EngineFailure
 from ..models import EMBEDDED
+from ..own_command import Arguments, run_program, within
 from .playing import Left
 from .seats_taken import FIXED, find
 from .session import Session
@@ -60,8 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _session(options: argparse.Namespace) -> Session:
     game = resolve(options.game)
     seed = secrets.randbits(32) if options.seed is None else options.seed
-    if why := unwritable(options.save):
-        raise ValueError(f"--save {options.save}: {why}; give another folder")
+    options.save.mkdir(parents=True, exist_ok=True)
     opponent = find(game, options.model, options.save / "weights", options.template, options.temperature)
     return Session(game, opponent, seed, options.save, not options.hide_responses)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...players.policy import Generation
 from ...players.records import Tokens
-from ...processes.engine_failure import EngineFailure
+from ..evaluation.policies.evaluation_engine import EngineFailure
 from ..evaluation.policies.scored import load
 from .threads import begin
 

@@ -13,12 +13,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...processes.arguments import NAMED, Arguments, own_game, run_program, within
-from ...processes.launch import is_in_use
 from ...processes.run_log import duration
 from ...processes.terminal import fail, note
-from ...storage.disk import InUse, unwritable
+from ...storage.disk import InUse, is_in_use
 from ..local_server import CannotListen, LocalServer
+from ..own_command import NAMED, Arguments, own_game, run_program, within
 from .bundle import NoCharts
 from .run_report import REPORT, NoRun, RunReport
 from .serving import serve
@@ -60,8 +59,6 @@ def _parser() -> Arguments:
 def _run(options: argparse.Namespace) -> int:
     run: Path = options.folder
     out: Path = options.out or run / REPORT
-    if why := unwritable(out):
-        raise NoRun(f"--out {out}: {why}")
     server = LocalServer("--serve", options.port) if options.serve else None
     report = RunReport(run, out, options.game)
     begun = time.monotonic()

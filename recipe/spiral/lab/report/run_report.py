@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ...games.registry import NotNamed
-from ...processes.launch import is_in_use
 from ...processes.run_log import LOG
+from ...storage.disk import is_in_use
 from ...storage.run_files import CHANGES, config_file, config_of, setting
 from ..evaluation.matches.folder import GAMES
 from .bundle import DATA, Bundle

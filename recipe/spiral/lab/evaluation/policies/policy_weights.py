@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -140,7 +141,8 @@ def exported(checkpoint: Path, cache: Path) -> Path:
         same = False
     if not same or missing_files(target) or changed_files(target):
         print(visible(f"exporting {checkpoint}"), flush=True)
-        export(checkpoint, target, force=True)
+        shutil.rmtree(target, ignore_errors=True)
+        export(checkpoint, target)
         write_whole(note, json.dumps(state) + "\n")
     return target
 
