@@ -9,7 +9,7 @@ import pytest
 
 from recipe.spiral import extensions
 from recipe.spiral.opponents.fixed_opponents import kinds, make_player
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.player import RandomPlayer
 
 
 class Mine(extensions.Extension):

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from recipe.spiral.lab.evaluation import command as main_eval
+from recipe.spiral.lab.evaluation.engines import EngineFailure, UnfitArguments
 from recipe.spiral.lab.evaluation.evaluation import Evaluation, NothingPlayed
-from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineFailure, UnfitArguments
 from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
 from recipe.spiral.processes import launch
 from tests.lab.evaluation.made_policies import composed

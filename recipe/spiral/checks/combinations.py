@@ -23,7 +23,7 @@ from ..opponents.engine_settings import has_adapter, models_served
 from ..opponents.fixed_opponents import MODEL, entry_of, kinds, make_player, parse_opponents
 from ..opponents.model_files import CONFIGS, check_whole, form_of, is_hub_id, local
 from ..opponents.pool import snapshot_step
-from ..players import random_player
+from ..players.player import check_random_play
 from ..players.seats import BASE
 from ..processes.composing import FLASH, PACKED
 from ..rollouts.schedule import matches, parse_games, plays_games, validated_games
@@ -52,7 +52,7 @@ def games(config: DictConfig) -> Iterator[str]:
     for share in (*parse_games(config.games), *validated_games(config)):
         opening = f"games: {share.id}: random_opening={share.random_opening}"
         if share.random_opening:
-            random_player.check_game(share.id)
+            check_random_play(share.id)
         if share.random_opening and (share.style or config.prompt.style) == "dialogue":
             yield f"{opening}: prompt.style=dialogue would show random moves as the player's own answers"
         if cap is not None and share.random_opening >= cap:

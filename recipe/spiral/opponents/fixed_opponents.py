@@ -13,16 +13,14 @@ from typing import Any
 
 from ..extensions import Kind, loaded
 from ..games import resolve
-from ..players import random_player
-from ..players.player import Player
-from ..players.random_player import RandomPlayer
+from ..players.player import Player, RandomPlayer, check_random_play
 from ..players.records import SELF_PLAY
 from ..players.seats import PAST_SELF
 
 #: A model that the run serves itself, in an engine beside the policy's.
 MODEL = "model"
 #: The kinds of players that need no extension.
-OURS = {"random": Kind(RandomPlayer, random_player.check_game)}
+OURS = {"random": Kind(RandomPlayer, check_random_play)}
 #: The keys that an entry of every kind may have.
 OWN = ("kind", "name", "share", "games")
 #: The argument of ``Kind.make`` that is no setting.

@@ -20,8 +20,7 @@ from recipe.spiral.lab.audit.__main__ import main
 from recipe.spiral.lab.audit.replay import differences, replay
 from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.match import Rules, play, random_opening
-from recipe.spiral.players.player import Position, PromptTooLong, Response
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.player import Position, PromptTooLong, RandomPlayer, Response
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines, rae_advantages

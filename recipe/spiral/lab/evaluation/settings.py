@@ -23,7 +23,7 @@ from ...players.prompts import general_template, get_template
 from ...processes.composing import refuse_environment
 from ...storage.run_files import config_file
 from ..opponents.more_kinds import API
-from .benchmarks.catalog import get_benchmark
+from .benchmark_catalog import get_benchmark
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES
 
 #: As ``defaults`` in the YAML calls it.

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...players.policy import Generation
+from ...players.player import Generation
 from ...players.records import Tokens
-from ..evaluation.policies.evaluation_engine import EngineFailure
-from ..evaluation.policies.scored import load
+from ..evaluation.engines import EngineFailure
+from ..evaluation.scored import load
 from .threads import begin
 
 

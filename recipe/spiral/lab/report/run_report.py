@@ -17,7 +17,7 @@ from ...games.registry import NotNamed
 from ...processes.run_log import LOG
 from ...storage.disk import is_in_use
 from ...storage.run_files import CHANGES, config_file, config_of, setting
-from ..evaluation.matches.folder import GAMES
+from ..evaluation.evaluation_folder import GAMES
 from .bundle import DATA, Bundle
 from .curves import Curves
 from .evaluation_games import EvaluationGames, is_evaluation

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ....players.seeds import derive_seed
-from ...graders.files import SUFFIXES, read_rows
-from ...graders.question import Question
-from .catalog import Benchmark, get_benchmark
+from ...players.seeds import derive_seed
+from ..graders.files import SUFFIXES, read_rows
+from ..graders.question import Question
+from .benchmark_catalog import Benchmark, get_benchmark
 
 Rows = Iterable[Mapping[str, Any]]
 

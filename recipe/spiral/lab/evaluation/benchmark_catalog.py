@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...graders.question import Kind, Question, choice_question, math_question
+from ..graders.question import Kind, Question, choice_question, math_question
 
 PAPER = "arXiv 2506.24119"
 #: Model -> training -> percent of right answers, the mean over the eight benchmarks.
