@@ -12,7 +12,7 @@ from pathlib import Path
 from ...games import GameFailure, known_games, resolve
 from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
 from ...processes.terminal import fail
-from ..evaluation.policies.evaluation_engine import EngineFailure
+from ..evaluation.engines import EngineFailure
 from ..models import EMBEDDED
 from ..own_command import Arguments, run_program, within
 from .playing import Left
