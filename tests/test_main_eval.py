@@ -14,7 +14,7 @@ import pytest
 from recipe.spiral.lab.evaluation import command as main_eval
 from recipe.spiral.lab.evaluation.engines import EngineFailure, UnfitArguments
 from recipe.spiral.lab.evaluation.evaluation import Evaluation, NothingPlayed
-from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
+from recipe.spiral.lab.opponents.api_player import NotAsked
 from recipe.spiral.processes import launch
 from tests.lab.evaluation.made_policies import composed
 
@@ -70,7 +70,7 @@ def test_a_bad_config_is_one_line_and_status_2(
         (OSError(28, "No space left on device", "/f"), 1, "what was played is kept"),
         (UnfitArguments("vLLM has no nope"), 2, "spiral: vLLM has no nope"),
         (NothingPlayed("no game was played"), 1, "spiral: no game was played"),
-        (BudgetSpent("no more"), 1, "no more; what was played is kept"),
+        (NotAsked("no more"), 1, "no more; what was played is kept"),
         (KeyboardInterrupt("SIGTERM"), 130, "interrupted by SIGTERM; the same command goes on"),
         (ValueError("a bug"), 1, "ValueError: a bug"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks.gpu_check.__main__ import FAILED, main
+from benchmarks.gpu_check.__main__ import SOME_FAILED, main
 from benchmarks.gpu_check.stages import Stage
 
 MADE = """
@@ -27,24 +27,26 @@ def hangs(probe):
     probe.figure("pid", subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid)
     time.sleep(600)
 """
-
-
-def stage(name: str, limit: float = 60.0) -> Stage:
-    return Stage(name, "a made stage", f"made:{name}", {"cpu": 0.0}, {"cpu": limit})
+STAGES = [
+    Stage("good", "made:good", 0, 60),
+    Stage("bad", "made:bad", 0, 60),
+    Stage("hangs", "made:hangs", 0, 6),
+    Stage("late", "made:good", 9000, 9000),
+]
 
 
 @pytest.mark.e2e
-def test_stages_end_as_they_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("more", [[], ["--side-by-side"]])
+def test_stages_end_as_they_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str]) -> None:
     (tmp_path / "made.py").write_text(MADE, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("MY_API_KEY", "a-key-that-nobody-knows")
     folder = tmp_path / "check"
-    stages = [stage("good"), stage("bad"), stage("hangs", limit=6.0)]
-    assert main(["--device", "cpu", "--folder", str(folder)], stages) == FAILED
+    assert main(["--device", "cpu", "--folder", str(folder), "--minutes", "60", *more], STAGES) == SOME_FAILED
     content: dict[str, Any] = json.loads((folder / "gpu_report.json").read_text(encoding="utf-8"))
     found = {result["name"]: result for result in content["stages"]}
     statuses = {name: result["status"] for name, result in found.items()}
-    assert statuses == {"good": "passed", "bad": "failed", "hangs": "ended"}
+    assert statuses == {"good": "passed", "bad": "failed", "hangs": "ended", "late": "ended"}
     assert not psutil.pid_exists(found["hangs"]["figures"]["pid"])
     written = "".join(file.read_text(encoding="utf-8") for file in folder.rglob("*") if file.is_file())
     assert "a-key-that-nobody-knows" not in written and str(tmp_path) not in written

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.opponents.asking import KEY
-from tests.lab.opponents.endpoint import Endpoint, good, send
+from tests.lab.opponents.endpoint import KEY, Endpoint, good, send
 
 from .conftest import Run, small
 

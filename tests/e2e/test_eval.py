@@ -22,7 +22,7 @@ from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tr
 from recipe.spiral.lab.evaluation.exploitability.nash_conv import nash_conv
 from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable, read_scores, ways
 from recipe.spiral.lab.evaluation.exploitability.tabulated import renormalised
-from recipe.spiral.lab.evaluation.matchups import GameId
+from recipe.spiral.lab.evaluation.matches import GameId
 from recipe.spiral.lab.evaluation.scored import Scorer, load, of_model
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.processes.launch import end_with_parent

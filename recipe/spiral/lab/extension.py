@@ -14,7 +14,7 @@ from ..extensions import Kind, Measured, Watcher
 class Extension(extensions.Extension):
     def check(self, config: Any) -> None:
         from ..processes.composing import refuse_environment
-        from .opponents.more_kinds import API
+        from .opponents import API
         from .planning.memory import check_memory
         from .watching.tracked_games import check_trackers
 
@@ -34,7 +34,7 @@ class Extension(extensions.Extension):
         check_memory(config)
 
     def opponents(self) -> Mapping[str, Kind]:
-        from .opponents.more_kinds import KINDS
+        from .opponents import KINDS
 
         return KINDS
 
@@ -57,10 +57,10 @@ def _asks_exact(config: Any) -> bool:
 
 def _ask_endpoints(config: Any) -> None:
     from ..opponents.fixed_opponents import parse_opponents
-    from .opponents.more_kinds import API
+    from .opponents import API
 
     if entries := {each.name: each.settings for each in parse_opponents(config.opponents) if each.kind == API}:
-        from .opponents.api.endpoint_settings import ApiSettings
-        from .opponents.api.first_question import ask_once
+        from .opponents.api_player import ask_once
+        from .opponents.api_settings import ApiSettings
 
         ask_once({f"opponents: {name}": ApiSettings.from_mapping(settings) for name, settings in entries.items()})

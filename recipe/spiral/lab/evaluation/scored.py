@@ -12,7 +12,7 @@ from typing import Any
 
 from ...players.player import PlayerMisconfigured
 from ...players.prompts import Encode, Tokenizer
-from ..models.answer_scores import Question, Scores, batches, in_order, log_probs, tree_attention
+from ..models.answer_scores import Question, Scores, in_order, score_answers
 from .policy_weights import computed_in
 
 
@@ -40,16 +40,7 @@ def of_model(
     An answer that has more than ``max_tokens`` tokens, with its end token, has probability 0.
     """
 
-    def score(questions: Sequence[Question]) -> Scores:
-        import torch
-
-        scores: Scores = {}
-        with torch.inference_mode(), tree_attention(model):
-            for batch in batches(model, questions, ends, max_tokens):
-                scores |= log_probs(model, batch, temperature, model.device)
-        return scores
-
-    return score
+    return lambda questions: score_answers(model, questions, ends, temperature, max_tokens, model.device)
 
 
 def load(model: Path, adapter: Path | None = None, dtype: str = "auto") -> Any:

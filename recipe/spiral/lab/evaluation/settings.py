@@ -22,8 +22,8 @@ from ...match import Rules
 from ...players.prompts import general_template, get_template
 from ...processes.composing import refuse_environment
 from ...storage.run_files import config_file
-from ..opponents.more_kinds import API
-from .benchmark_catalog import get_benchmark
+from ..opponents import API
+from .benchmark_questions import get_benchmark
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES
 
 #: As ``defaults`` in the YAML calls it.
@@ -32,19 +32,10 @@ SCHEMA = "evaluation_schema"
 _POSITIVE = 1e-9
 
 
-class Randomness(StrEnum):
-    shared = "shared"
-    own = "own"
-
-
-class MatchUps(StrEnum):
-    cross = "cross"
-    round_robin = "round_robin"
-
-
-class ReadBy(StrEnum):
-    scores = "scores"
-    samples = "samples"
+# Words of which one is chosen.
+Randomness = StrEnum("Randomness", "shared own")
+MatchUps = StrEnum("MatchUps", "cross round_robin")
+ReadBy = StrEnum("ReadBy", "scores samples")
 
 
 @dataclass
@@ -164,8 +155,6 @@ class Settings:
         for template, check in ((self.prompt.template, get_template), (self.benchmarks.template, general_template)):
             if template is not None:
                 check(template)
-        if not (self.answers_games or self.benchmarks.names):
-            raise ValueError("games, exploitability.games, optimality.games, benchmarks.names: name one at least")
         _ = self.match_rules
 
     @property
@@ -185,13 +174,10 @@ class Settings:
 
     def with_lengths(self, known: Iterable[tuple[int, int]]) -> Settings:
         """With the longest of the policies' lengths, in tokens, where the config leaves a length to them."""
-        prompt, response = [max(lengths, default=1) for lengths in zip(*known, strict=True)] or [1, 1]
-        data = replace(
-            self.data,
-            max_prompt_length=self.data.max_prompt_length or prompt,
-            max_response_length=self.data.max_response_length or response,
-        )
-        return replace(self, data=data)
+        prompts, responses = list(zip(*known, strict=True)) or [(1,), (1,)]
+        prompt, response = self.data.max_prompt_length, self.data.max_response_length
+        lengths = {"max_prompt_length": prompt or max(prompts), "max_response_length": response or max(responses)}
+        return replace(self, data=replace(self.data, **lengths))
 
     # In tokens, once ``with_lengths`` has set them:
 
@@ -206,9 +192,8 @@ class Settings:
     @property
     def max_model_len(self) -> int:
         longest = self.max_prompt_length + self.max_response_length
-        if self.benchmarks.names:
-            longest = max(longest, self.benchmarks.max_prompt_length + self.benchmarks.max_response_length)
-        return longest
+        asked = self.benchmarks
+        return max(longest, asked.max_prompt_length + asked.max_response_length) if asked.names else longest
 
     def decisive(self) -> dict[str, Any]:
         """What decides how games go, besides policies and seed.

@@ -46,7 +46,7 @@ def dry_run(config: DictConfig) -> int:
 
 
 def _lines(config: DictConfig, choices: Mapping[str, str]) -> Iterator[str]:
-    """What is printed; raises ConfigError where the run would be refused."""
+    """What is printed; raises ValueError where the run would be refused."""
     yield f"settings that differ from the defaults of {', '.join(f'{k}={v}' for k, v in choices.items())}"
     yield from (f"  {name}: {value}" for name, value in differences(config, choices))
     if lines := finished(config):

@@ -11,8 +11,8 @@ from ... import extensions
 from ...opponents.fixed_opponents import parse_opponents
 from ...players.records import GameRecord
 from ...rollouts.schedule import parse_games, plays_games
-from ..opponents.api.usage import COSTS, Costs
-from ..opponents.more_kinds import API
+from ..opponents import API
+from ..opponents.api_costs import COSTS, Costs
 from .guard import Guard
 from .reasoning import reasoning_metrics
 from .run_summary import summary
@@ -78,8 +78,8 @@ class Watcher(extensions.Watcher):
     def _costs(self) -> dict[str, float]:
         """``opponents/{name}/tokens`` and ``usd``: what endpoints have cost in the whole run."""
         spent = {name: self._spent.of(name) for name in self._endpoints}
-        tokens = {f"opponents/{name}/tokens": float(usage.tokens) for name, usage in spent.items()}
-        return tokens | {f"opponents/{name}/usd": usage.cost or 0.0 for name, usage in spent.items()}
+        used = {f"opponents/{name}/tokens": float(tokens) for name, (tokens, _) in spent.items()}
+        return used | {f"opponents/{name}/usd": dollars for name, (_, dollars) in spent.items()}
 
     def finish(self) -> list[str]:
         config = self._config
