@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from recipe.spiral.lab import own_command
 from recipe.spiral.lab.evaluation import command as main_eval
 from recipe.spiral.lab.evaluation.engines import EngineFailure, UnfitArguments
 from recipe.spiral.lab.evaluation.evaluation import Evaluation, NothingPlayed
@@ -29,10 +30,10 @@ def nothing_else_is_ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     @contextmanager
     def clean_run(folder: Path, setting: str) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
-        with launch.only_one(folder, setting):
+        with own_command.only_one(folder, setting):
             yield
 
-    monkeypatch.setattr(launch, "clean_run", clean_run)
+    monkeypatch.setattr(own_command, "clean_run", clean_run)
     monkeypatch.setattr(launch, "set_environment", lambda variables: None)
     before = signal.getsignal(signal.SIGINT)
     yield

@@ -8,11 +8,14 @@ import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import psutil
 import pytest
 
+from recipe.spiral.lab import own_command
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.own_command import Arguments, within
 from recipe.spiral.lab.play.__main__ import main as play
@@ -57,6 +60,16 @@ run_program(lambda: os.kill(os.getpid(), signal.SIGTERM), "; nothing was written
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (130, "spiral: interrupted by SIGTERM; nothing was written\n")
+
+
+def test_no_child_outlives_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[psutil.Process] = []
+    this = SimpleNamespace(children=lambda recursive: started)
+    known = SimpleNamespace(Process=lambda: this, wait_procs=psutil.wait_procs, Error=psutil.Error)
+    with own_command.clean_run(tmp_path / "made", "eval_dir"):
+        started.append(psutil.Popen(["sleep", "60"]))
+        monkeypatch.setattr(own_command, "psutil", known)
+    assert not started[0].is_running()
 
 
 @pytest.mark.parametrize(

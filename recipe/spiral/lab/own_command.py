@@ -9,14 +9,17 @@ import runpy
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, TypeVar
+
+import psutil
 
 from ..games import resolve
 from ..processes.interrupts import end_on_signals, interrupt_on_signals
 from ..processes.terminal import fail, run_command
+from ..storage.disk import only_one
 
 Number = TypeVar("Number", int, float)
 #: What ``--game`` is for, in commands that read a folder.
@@ -40,6 +43,26 @@ def run_program(main: Callable[[], int | None], then: str = "") -> NoReturn:
     """``run_command``, in which the signals raise KeyboardInterrupt."""
     interrupt_on_signals()
     run_command(main, then)
+
+
+@contextmanager
+def clean_run(folder: Path, setting: str) -> Iterator[None]:
+    """Make a folder, which ``setting`` names in messages, and let nobody else in. When the block ends, so does every
+    child process; signals end the block like Ctrl-C. Raises InUse: another process has the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with only_one(folder, setting):
+        interrupt_on_signals()
+        try:
+            yield
+        finally:
+            children = psutil.Process().children(recursive=True)
+            for child in children:
+                with suppress(psutil.Error):
+                    child.terminate()
+            for child in psutil.wait_procs(children, timeout=3.0)[1]:
+                with suppress(psutil.Error):
+                    child.kill()
+            psutil.wait_procs(children, timeout=3.0)
 
 
 class Arguments(argparse.ArgumentParser):

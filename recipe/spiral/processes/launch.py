@@ -1,4 +1,4 @@
-"""A process of ours and its children: their environment, less looking for garbage, and nothing left of them."""
+"""A process of ours and its children: their environment, their end with it, and less looking for garbage."""
 
 from __future__ import annotations
 
@@ -11,16 +11,10 @@ import signal
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-
-import psutil
-
-from ..storage.disk import only_one
-from .interrupts import interrupt_on_signals
 
 #: By which name trackers know the run, in its folder.
 TRACKERS = "tracked_as"
@@ -78,26 +72,6 @@ def put_on_path(folder: Path) -> None:
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(folder) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), *paths]))
-
-
-@contextmanager
-def clean_run(folder: Path, setting: str = "run_dir") -> Iterator[None]:
-    """Make a folder, which ``setting`` names in messages, and let nobody else in. When the block ends, so does every
-    child process; signals end the block like Ctrl-C. Raises InUse: another process has the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with only_one(folder, setting):
-        interrupt_on_signals()
-        try:
-            yield
-        finally:
-            children = psutil.Process().children(recursive=True)
-            for child in children:
-                with suppress(psutil.Error):
-                    child.terminate()
-            for child in psutil.wait_procs(children, timeout=3.0)[1]:
-                with suppress(psutil.Error):
-                    child.kill()
-            psutil.wait_procs(children, timeout=3.0)
 
 
 def end_with_parent(number: int = signal.SIGTERM) -> None:

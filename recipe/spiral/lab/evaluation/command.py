@@ -51,7 +51,7 @@ def _composed() -> int:
 def run(config: DictConfig) -> int:
     """Evaluate; errors become one last line on stderr. Returns the exit status."""
     from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
-    from ...processes.launch import clean_run, put_on_path, set_environment
+    from ...processes.launch import put_on_path, set_environment
     from ...storage.disk import InUse
 
     try:
@@ -63,6 +63,7 @@ def run(config: DictConfig) -> int:
     hidden = {"VLLM_LOGGING_LEVEL"} if settings.verbose else set()
     set_environment({name: value for name, value in settings.environment.items() if name not in hidden})
     put_on_path(RECIPE.parents[1])
+    from ..own_command import clean_run
     from .engines import EngineFailure, UnfitArguments
     from .evaluation import Evaluation, NothingPlayed, Refused
     from .evaluation_folder import OtherEvaluation
