@@ -22,8 +22,7 @@ from recipe.spiral.spin.pairs import find_pairs
 from recipe.spiral.spin.question_dataset import question_row
 from recipe.spiral.spin.training_questions import TrainingQuestion
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
-from tests.fake_queue import FakeQueue
-from tests.made_rows import rows_of
+from tests.fake_queue import FakeQueue, rows_of
 from tests.test_rollout import EOS, Engine
 from tests.test_rollout import Tokenizer as CharacterTokenizer
 

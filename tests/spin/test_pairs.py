@@ -20,8 +20,8 @@ from recipe.spiral.spin.pairs import PairObjective, Pairs, find_pairs
 from recipe.spiral.spin.spin_settings import DPO, DpoSettings
 from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.step import Step, account, deal
+from tests.fake_queue import launches_of, rows_of
 from tests.made import record, turn
-from tests.made_rows import launches_of, rows_of
 
 # -- pairs -------------------------------------------------------------------------------------------------------------
 

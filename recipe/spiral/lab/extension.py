@@ -16,7 +16,6 @@ class Extension(extensions.Extension):
         from ..processes.composing import refuse_environment
         from .opponents import API
         from .planning.memory import check_memory
-        from .watching.tracked_games import check_trackers
 
         refuse_environment(config, "opponents", API)
         if _asks_exact(config):
@@ -29,7 +28,6 @@ class Extension(extensions.Extension):
             for other in (each for each in extensions.loaded() if each is not self):
                 other.check(config)
             sys.exit(dry_run(config))
-        check_trackers(config.trainer)
         _ask_endpoints(config)
         check_memory(config)
 

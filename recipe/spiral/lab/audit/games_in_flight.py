@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ...players.records import GameRecord
 from ...players.seeds import GameKey
-from ..watching.staleness import oldest_version, staleness, versions
+from ..watching.game_metrics import oldest_version, staleness, versions
 from .recompute import Settings
 
 

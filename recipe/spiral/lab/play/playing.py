@@ -21,7 +21,7 @@ from ...processes.terminal import visible
 from ..drawing import Drawn, drawn
 from ..own_command import command
 from ..record_folder import RecordFolder
-from ..watching.reasoning import reasoning
+from ..watching.game_metrics import reasoning
 from .table_opponent import Opponent
 
 #: The person's name in records, and the split of the games' keys, in which nothing is trained or validated.

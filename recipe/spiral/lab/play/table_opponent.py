@@ -21,7 +21,7 @@ from ...storage.checkpoints import folder_of, latest
 from ...storage.run_files import setting
 from ..evaluation.policies import Asked, Policy, configs_of
 from ..evaluation.policy_entries import parse
-from ..evaluation.policy_weights import read_tokenizer
+from ..evaluation.policy_weights import load, read_tokenizer
 from ..models import EMBEDDED, MADE_FOR
 from ..opponents import KINDS, check, make_player
 from ..opponents.elsewhere import form_of, members_of
@@ -133,8 +133,6 @@ class Transformers:
 
     def __init__(self, model: Path, adapter: Path | None, ends: frozenset[int], name: str) -> None:
         from transformers.utils import logging
-
-        from ..evaluation.scored import load  # imports torch
 
         logging.disable_progress_bar()
         self.name, self.model, self._ends = name, load(model, adapter), ends

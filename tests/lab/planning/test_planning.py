@@ -1,13 +1,17 @@
-"""The estimate of memory: its parts follow from the model and the ranks, and it warns where it does not fit."""
+"""The estimate of memory: its parts follow from the model and the ranks, and it warns where it does not fit. A dry run
+says what a run would be, and starts nothing."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from recipe.spiral.lab.planning import devices, memory
+from recipe.spiral.lab.planning import memory
 from recipe.spiral.lab.planning.memory import GIB, Size, estimate, table
 from tests.made_configs import config
 
@@ -38,6 +42,29 @@ def test_opponents_take_their_share(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("gib", "warned"), [(80, False), (16, True)])
 def test_what_does_not_fit_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gib: int, warned: bool) -> None:
-    monkeypatch.setattr(devices, "gpu_memory", lambda: gib * GIB)
+    monkeypatch.setattr(memory, "gpu_memory", lambda: gib * GIB)
     lines = table(of(tmp_path), SIZE)
     assert (memory._MEND in lines[-1]) == warned and len(lines) == 3 + warned
+
+
+def dry(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "recipe.spiral.main_spiral", "dry_run=true", "run_dir=run", *overrides]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub")}
+    paths = os.pathsep.join([str(Path(__file__).resolve().parents[3]), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, cwd=folder, env={**environment, "PYTHONPATH": paths}
+    )
+
+
+@pytest.mark.e2e
+def test_it_prints_what_differs_and_the_memory_and_starts_nothing(tmp_path: Path) -> None:
+    done = dry(tmp_path, "+experiment=quickstart", "hardware=cpu", "seed=3")
+    assert done.returncode == 0, done.stderr
+    assert "  seed: 3\n" in done.stdout and "memory of the machine" in done.stdout
+    assert not any((tmp_path / "run" / name).exists() for name in ("games", "checkpoints", "train.log"))
+
+
+@pytest.mark.e2e
+def test_without_the_hub_the_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    done = dry(tmp_path, "model=hf", "hardware=gpu", "actor_rollout_ref.model.path=Qwen/Qwen3-4B-Base")
+    assert done.returncode == 0 and "config.json of Qwen/Qwen3-4B-Base" in done.stdout, done.stderr

@@ -1,16 +1,19 @@
-"""Batches of turns in real runs: the fewest whole games a step, the others on record, and the same after a resume."""
+"""Real runs with batches of turns (the fewest whole games a step, the others on record, the same after a resume) and
+with a game of a user's own package.
+"""
 
 from __future__ import annotations
 
-import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
+from tests.games.playouts import PENNIES
 
-from .conftest import Run, small
+from .conftest import NO_VALIDATION, Runs, games_of, logged, said, small
 from .test_train_resume import check_arithmetic
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
@@ -27,34 +30,29 @@ def overrides(model: Path) -> list[str]:
         f"trainer.total_training_steps={STEPS}",
         "trainer.save_freq=1",
         "trainer.max_actor_ckpt_to_keep=3",
-        "trainer.val_before_train=false",
-        "trainer.test_freq=-1",
+        *NO_VALIDATION,
     )
 
 
-def test_steps_of_32_turns(tmp_path: Path, model: Path, runs: list[Run]) -> None:
-    whole = Run(tmp_path / "whole", *overrides(model))
-    runs.append(whole)
-    assert whole.wait() == 0, whole.output[-4000:]
-    records = list(RecordFolder(tmp_path / "whole" / "games").read("train"))
-    metrics = steps_metrics(tmp_path / "whole")
-    assert [step["training/global_step"] for step in metrics] == [1, 2, 3]
-    for step, measured in enumerate(metrics, start=1):
+def test_steps_of_32_turns(tmp_path: Path, model: Path, runs: Runs) -> None:
+    runs.train(tmp_path / "whole", *overrides(model))
+    records, metrics = games_of(tmp_path / "whole"), logged(tmp_path / "whole")
+    assert [*metrics] == [1, 2, 3]
+    for step, measured in metrics.items():
         check_step([record for record in records if record.key.step == step], measured)
     check_arithmetic([record for record in records if record.discarded is None])
     assert any(record.discarded for record in records), "no surplus in three steps: take another seed"
 
     checkpoint = tmp_path / "whole" / "checkpoints" / "global_step_1"
-    resumed = Run(
+    runs.train(
         tmp_path / "resumed",
         *overrides(model),
         "trainer.resume_mode=resume_path",
         f"trainer.resume_from_path={checkpoint}",
     )
-    runs.append(resumed)
-    assert resumed.wait() == 0, resumed.output[-4000:]
-    again = list(RecordFolder(tmp_path / "resumed" / "games").read("train"))
-    assert list(map(said, again)) == [said(record) for record in records if record.key.step > 1]
+    assert list(map(said, games_of(tmp_path / "resumed"))) == [
+        said(record) for record in records if record.key.step > 1
+    ]
 
 
 def check_step(games: list[GameRecord], metrics: dict[str, float]) -> None:
@@ -73,12 +71,19 @@ def check_step(games: list[GameRecord], metrics: dict[str, float]) -> None:
     assert metrics["games/rounds"] >= 1
 
 
-def steps_metrics(run_dir: Path) -> list[dict[str, float]]:
-    lines = [line for file in sorted(run_dir.glob("metrics-*.jsonl")) for line in file.read_text().splitlines()]
-    metrics = [json.loads(line)["data"] for line in lines]
-    return [step for step in metrics if "actor/grad_norm" in step]
+PENNY = "mine.pennies:Pennies"
 
 
-def said(record: GameRecord) -> tuple[object, ...]:
-    turns = [(turn.player, turn.observation, turn.response, turn.advantage) for turn in record.turns]
-    return record.key, record.game, record.discarded, record.rewards, record.baselines, turns
+def test_a_users_game_is_trained_and_audited(tmp_path: Path, model: Path, runs: Runs) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "pennies.py").write_text(PENNIES, encoding="utf-8")
+    short = ["trainer.total_training_steps=2", "trainer.test_freq=2"]
+    runs.train(tmp_path / "run", *small(model, *short), f"games=[{PENNY}]", cwd=tmp_path)
+    trained, validated = games_of(tmp_path / "run"), games_of(tmp_path / "run", "val")
+    assert {record.game for record in (*trained, *validated)} == {PENNY} and len(trained) == 32
+    assert {record.opponent for record in validated} == {"random"}
+    metrics = {name for data in logged(tmp_path / "run").values() for name in data}
+    assert {name.split("/")[1] for name in metrics if name.startswith("games/") and "/p0/" in name} == {PENNY}
+    audit = [sys.executable, "-m", "recipe.spiral.audit", str(tmp_path / "run")]
+    ran = subprocess.run(audit, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0 and PENNY in ran.stdout, ran.stdout + ran.stderr
