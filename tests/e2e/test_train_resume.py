@@ -20,8 +20,7 @@ import pytest
 from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.run_files import CHANGES, METRICS, read_metrics
-
-from .conftest import Left, Run, Runs, games_of, logged, small
+from tests.e2e.conftest import Left, Run, Runs, games_of, logged, small
 
 pytestmark = pytest.mark.e2e
 STEPS = 8

@@ -20,7 +20,7 @@ from ...processes.terminal import fail, note
 from ...storage.disk import is_in_use
 from ..local_server import LocalServer, guarded
 from ..own_command import NAMED, Arguments, own_game, run_program, within
-from .run_report import REPORT, NoRun, RunReport
+from .run_report import REPORT, RunReport
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         _make(options.folder, options.out or options.folder / REPORT, options)
-    except (NoRun, ImportError, OSError) as error:
+    except (ValueError, ImportError, OSError) as error:
         return fail(error, 2)
     return 0
 
