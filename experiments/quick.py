@@ -31,7 +31,7 @@ from recipe.spiral.games import make
 from recipe.spiral.lab.evaluation.exploitability.exploitability_metrics import validation_metrics
 from recipe.spiral.lab.evaluation.exploitability.information_sets import ENUMERATED, EXPLOITABILITY_GAMES, game_tree
 from recipe.spiral.lab.evaluation.exploitability.policy_table import read_scores
-from recipe.spiral.lab.evaluation.scored import Scorer, of_model
+from recipe.spiral.lab.evaluation.policy_weights import Scorer, of_model
 from recipe.spiral.match import Rules, play, random_opening
 from recipe.spiral.players.player import PolicyPlayer
 from recipe.spiral.players.prompts import encoder

@@ -18,8 +18,7 @@ from omegaconf import OmegaConf
 from recipe.spiral.games import registry
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.evaluation.policies import run_of
-from recipe.spiral.lab.evaluation.policy_weights import read_tokenizer
-from recipe.spiral.lab.evaluation.scored import load
+from recipe.spiral.lab.evaluation.policy_weights import load, read_tokenizer
 from recipe.spiral.lab.models import embedded
 from recipe.spiral.lab.play.table_opponent import rules_of
 from recipe.spiral.lab.record_folder import RecordFolder

@@ -20,7 +20,7 @@ from recipe.spiral.lab.evaluation.exploitability.nash_conv import nash_conv
 from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable, read_scores, ways
 from recipe.spiral.lab.evaluation.exploitability.tabulated import renormalised
 from recipe.spiral.lab.evaluation.matches import GameId
-from recipe.spiral.lab.evaluation.scored import Scorer, load, of_model
+from recipe.spiral.lab.evaluation.policy_weights import Scorer, load, of_model
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.rollouts.end_tokens import end_tokens
 

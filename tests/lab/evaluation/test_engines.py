@@ -19,8 +19,6 @@ from recipe.spiral.lab.evaluation.engines import (
     Served,
     VLLMEngine,
     arguments,
-    at_once,
-    in_order,
     models_of,
 )
 from recipe.spiral.lab.evaluation.policies import Policy
@@ -37,24 +35,19 @@ def pairs(count: int) -> dict[Models, str]:
     return {frozenset(pair): "games" for pair in combinations(PATHS[:count], 2)}
 
 
-def loaded(work: dict[Models, str], fakes: Fakes, policies: list[Policy]) -> None:
-    """Load what each piece of work needs, in order."""
-    engines = Engines(fakes, policies, at_once(work), lambda line: None)
+def test_a_round_robin_loads_about_one_model_a_pair() -> None:
+    fakes, work = Fakes(), pairs(8)
+    engines = Engines(fakes, [model_policy(number) for number in range(8)], work, lambda line: None)
 
     async def go() -> None:
-        for models, _ in in_order(work):
+        for models in sorted(work, key=sorted):
             await engines.load(models)
             assert models <= {engine.model for engine in fakes.running}
 
     asyncio.run(go())
     engines.close()
-
-
-def test_a_round_robin_loads_about_one_model_a_pair() -> None:
-    fakes = Fakes()
-    loaded(pairs(8), fakes, [model_policy(number) for number in range(8)])
     loads = [event for event in fakes.events if event[0] != "close"]
-    assert len(loads) <= 28 + 4, "28 pairs; two loads for each would be 56"
+    assert len(loads) <= 28 + 8, "28 pairs; two loads for each would be 56"
     assert sum(kind == "start" for kind, _ in loads) == 2, "engines are reloaded, not started again"
     assert fakes.most == 2 and fakes.shares == {2} and not fakes.running
 
@@ -64,7 +57,7 @@ def test_adapters_of_a_model_are_on_one_engine() -> None:
     policies = [model_policy(0), model_policy(0, first), model_policy(0, second)]
     assert models_of(policies) == {PATHS[0]}
     fakes = Fakes()
-    engines = Engines(fakes, policies, 1, lambda line: None)
+    engines = Engines(fakes, policies, [models_of(policies)], lambda line: None)
     asyncio.run(engines.load(models_of(policies)))
     assert fakes.running[0].adapters == (first, second)
     assert engines.generate_as(policies[2])
@@ -88,7 +81,7 @@ def test_a_pools_member_ends_where_its_runs_model_does(tmp_path: Path, monkeypat
     def start(served: Served, engines: int) -> VLLMEngine:
         return VLLMEngine(served, 8, engine_settings(dtype="float32"), engines)
 
-    engines = Engines(start, [replace(model_policy(0), texts=texts), model_policy(1)], 1, lambda line: None)
+    engines = Engines(start, [replace(model_policy(0), texts=texts), model_policy(1)], [], lambda line: None)
     ends = []
     for number in (0, 1, 0):
         asyncio.run(engines.load(frozenset({PATHS[number]})))

@@ -17,7 +17,7 @@ from recipe.spiral.lab.evaluation.exploitability.policy_table import read_scores
 from recipe.spiral.lab.evaluation.matches import Seating
 from recipe.spiral.lab.evaluation.policies import Asked, Policy
 from recipe.spiral.lab.evaluation.policy_entries import parse
-from recipe.spiral.lab.evaluation.scored import Scorer, load, of_model
+from recipe.spiral.lab.evaluation.policy_weights import Scorer, load, of_model
 from recipe.spiral.lab.models import EMBEDDED
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.rollouts.end_tokens import end_tokens
@@ -151,7 +151,6 @@ def test_checkpoints_are_exported_once(tmp_path: Path, monkeypatch: pytest.Monke
         ({"kind": "run", "path": "/no/such"}, "there is no such folder"),
         ({"path": "{model}", "depth": 3}, "depth: unknown for kind 'auto'"),
         ({"path": "{model}", "template": "qwen33"}, "qwen33"),
-        ({"path": "{model}", "games": ["Chess"]}, "unknown game"),
         ({"path": "{lora}"}, "names no base model"),
         ({"path": "{cut}"}, "cut short"),
         ({"path": "{empty}"}, "holds nothing"),

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from recipe.spiral.lab.play.playing import Sitting
-from recipe.spiral.lab.play.table_opponent import Opponent
 from recipe.spiral.lab.play.web import WebPage, application
 from recipe.spiral.lab.record_folder import RecordFolder
+from recipe.spiral.match import Rules
 from recipe.spiral.players.prompts import boxed
 from tests.made import Scripted
 
@@ -33,7 +33,7 @@ def visit(
     """Let ``work`` ask a table whose opponent answers with these responses."""
 
     async def run() -> None:
-        page = WebPage(Sitting(game, Opponent(Scripted(*responses)), 5, folder, role))
+        page = WebPage(Sitting(game, Scripted(*responses), Rules(), 5, folder, role))
         playing = asyncio.create_task(page.play())
         transport = httpx.ASGITransport(application(page, TOKEN))
         async with httpx.AsyncClient(transport=transport, base_url=f"http://127.0.0.1:8000/{TOKEN}/") as client:
@@ -90,7 +90,7 @@ def test_a_game_with_a_slip_is_played_saved_and_another_begun(tmp_path: Path) ->
         assert end["end"]["headline"] == "You won."
         assert end["end"]["rewards"] == [1.0, -1.0]
         assert "human_step_000001" in end["end"]["saved"]
-        assert [move["action"] for move in end["moves"]] == ["[0]", "[3]", "[1]", "[4]", "[2]"]
+        assert [move["said"] for move in end["moves"]] == ["[0]", "[3]", "[1]", "[4]", "[2]"]
         await enter(client, "1", phase="over")
         state = await until(client, "yours")
         assert state["role"] == 1

@@ -1,7 +1,7 @@
 """vLLM engines in processes of their own, without Ray and without verl: token ids in, token ids out.
 
 An engine serves one model, with any LoRA adapters of it, and can become another model of the same architecture. At most
-two models are needed at a time, those of a match-up's two players: work is ordered to load others rarely.
+two models are needed at a time, those of a match-up's two players.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ...opponents.model_files import unfit
 from ...players.player import Generate, Generation
@@ -25,8 +25,6 @@ from .policy_weights import computed_in
 from .settings import EngineSettings
 
 Models = frozenset[Path]
-Work = TypeVar("Work")
-
 #: Seconds for loading other weights.
 RELOAD_LIMIT = 600.0
 _EXECUTOR = "distributed_executor_backend"
@@ -67,8 +65,7 @@ class VLLMEngine:
         from vllm.v1.engine.async_llm import AsyncLLM
 
         self.model, self._adapters, self._started_with = served.model, served.adapters, served.model
-        self._seconds, self._broken = settings.seconds, False
-        self._requests = itertools.count()
+        self._seconds, self._requests = settings.seconds, itertools.count()
         try:
             chosen = AsyncEngineArgs(**arguments(served, max_model_len, settings, engines))
             self._engine = AsyncLLM.from_engine_args(chosen)
@@ -123,7 +120,7 @@ class VLLMEngine:
 
     def fits(self, other: Served) -> bool:
         """Whether the engine can serve that: a model of the same architecture, and no adapters on either side."""
-        return not (self._broken or self._adapters or other.adapters or unfit(other.model, self._started_with))
+        return not (self._adapters or other.adapters or unfit(other.model, self._started_with))
 
     async def become(self, other: Served) -> None:
         """Load the weights of another model that ``fits``; no response may be under way meanwhile.
@@ -133,7 +130,6 @@ class VLLMEngine:
         Raises:
             EngineFailure: vLLM cannot load them; the engine cannot be used any more.
         """
-        self._broken = True
         try:
             await self._engine.collective_rpc(
                 "reload_weights", timeout=RELOAD_LIMIT, kwargs={"weights_path": str(other.model)}
@@ -143,8 +139,7 @@ class VLLMEngine:
             raise EngineFailure(f"{other.model}: vLLM cannot load its weights: {error}") from error
         if not dropped:
             raise EngineFailure(f"{other.model}: vLLM still has its prefix cache of the earlier weights")
-        self._broken, self.model = False, other.model
-        self._ends = end_tokens(other.texts or other.model)
+        self.model, self._ends = other.model, end_tokens(other.texts or other.model)
 
     def close(self) -> None:
         """End its processes."""
@@ -194,35 +189,19 @@ def models_of(policies: Iterable[Policy]) -> Models:
     return frozenset(policy.model for policy in policies if policy.model is not None)
 
 
-def at_once(work: Iterable[Models]) -> int:
-    """The largest number of models that a piece of work needs; at least 1."""
-    return max((len(models) for models in work), default=1) or 1
-
-
-def in_order(work: Mapping[Models, Work]) -> list[tuple[Models, Work]]:
-    """Order pieces of work, by the models that they need, so that few models must be loaded.
-
-    The next piece is always the one that needs the fewest models that are not loaded. Of equals it is the one that uses
-    the most of those that are, then the one that comes first.
-    """
-    left, ordered = dict(work), []
-    loaded: Models = frozenset()
-    room = at_once(work)
-    while left:
-        chosen = min(left, key=lambda models: (len(models - loaded), -len(models & loaded)))
-        ordered.append((chosen, left.pop(chosen)))
-        # What is not needed stays loaded where there is room, as in ``Engines.load``.
-        loaded = chosen if len(chosen | loaded) > room else chosen | loaded
-    return ordered
-
-
 class Engines:
-    """The engines that are running, at most ``room`` at a time. ``policies``, all who may play, say which adapters each
-    model has.
+    """The engines that are running, at a time as many as one piece of work needs models.
+
+    Args:
+        policies: all who may play: they say which adapters each model has.
+        work: the models of each piece of work.
     """
 
-    def __init__(self, start: Start, policies: Iterable[Policy], room: int, show: Callable[[str], None]) -> None:
-        self._start, self._policies, self._room, self._show = start, list(policies), room, show
+    def __init__(
+        self, start: Start, policies: Iterable[Policy], work: Iterable[Models], show: Callable[[str], None]
+    ) -> None:
+        self._start, self._policies, self._show = start, list(policies), show
+        self._room = max([1, *map(len, work)])
         self._running: list[VLLMEngine] = []
 
     async def load(self, models: Models) -> None:

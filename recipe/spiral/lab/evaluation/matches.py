@@ -20,10 +20,11 @@ from ...players.player import Generate, Player, PlayerFailure, PolicyPlayer
 from ...players.prompts import Encode, encoder
 from ...players.records import GameRecord
 from ...players.seeds import GameKey, derive_seed
+from ...rollouts.end_tokens import end_tokens
 from ..opponents import make_player
 from ..opponents.api_player import NotAsked
 from .policies import Policy
-from .policy_weights import read_tokenizer
+from .policy_weights import Scorer, load, of_model, read_tokenizer
 from .settings import MatchUps, Randomness, Settings
 
 SPLIT = "eval"
@@ -187,6 +188,14 @@ class Seating:
         """Turns a game's observations into the policy's prompts."""
         return encoder(self.tokenizer(policy), *policy.prompt(game), **policy.asked.chat_template_kwargs)
 
+    def scorer(self, policy: Policy) -> Callable[[str], Scorer]:
+        """Loads a policy's model by transformers; what is returned makes a game's scorer."""
+        assert policy.model is not None
+        settings, model = self._settings, load(policy.model, policy.adapter, self._settings.engine.dtype)
+        ends = sorted(end_tokens(policy.texts or policy.model))
+        score = of_model(model, ends, settings.sampling.temperature, settings.max_response_length)
+        return lambda game: Scorer(self.tokenizer(policy), self.encode(policy, game), score)
+
     def check(self, policy: Policy, games: Iterable[str]) -> None:
         """See that a policy with weights can be asked in these games; ValueError: a template does not go with its
         tokenizer's, or the first prompt of a game is too long already."""
@@ -195,8 +204,8 @@ class Seating:
             try:
                 tokens = len(encode(state.observation(state.current_player), ()))
             except Exception as error:  # chat templates are programs
-                template = f"prompt.template={policy.prompt(game)[0]} ({policy.name})"
-                raise ValueError(f"{template}: does not go with {policy.tokenizer}: {error}") from error
+                told = f"prompt.template={policy.prompt(game)[0]} ({policy.name}): {policy.tokenizer}: {error}"
+                raise ValueError(told) from error
             if tokens > limit:
                 raise ValueError(
                     f"data.max_prompt_length={limit}: {policy.name} has prompts of {tokens} tokens and more in {game}, "

@@ -66,7 +66,6 @@ class Policy:
         model: the folder of the model that an engine must serve; None for those without weights.
         adapter: the folder of the LoRA adapter on that model; None: there is none.
         asked: how it is asked; what nobody says is "chat", "state" and ``LENGTHS``.
-        games: the ids of the games that it plays; None: all that it can.
         settings: a fixed player's.
         texts: the folder of its tokenizer and end tokens, where they are with neither its model nor its adapter.
         run: the run whose snapshot it is; None: it is no snapshot.
@@ -78,7 +77,6 @@ class Policy:
     model: Path | None = None
     adapter: Path | None = None
     asked: Asked = field(default_factory=Asked)
-    games: tuple[str, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     texts: Path | None = None
     run: str | None = None
@@ -106,13 +104,11 @@ class Policy:
 
     def unable(self, game: str) -> str | None:
         """Why it does not play a game; None: it does."""
-        if self.games is not None and game not in self.games:
-            return f"{self.name} is not to play {game}"
-        if self.model is None:
-            try:
+        try:
+            if self.model is None:
                 check(self.kind, self.settings, [game])
-            except ValueError as error:
-                return str(error)
+        except ValueError as error:
+            return str(error)
         return None
 
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...games import resolve
 from ...opponents.fixed_opponents import entry_of
 from ...opponents.model_files import check_whole, is_hub_id
 from ...players.prompts import check_style, get_template
@@ -61,16 +60,12 @@ def _parse(entry: Any, cache: Path, setting: str, asked: Asked) -> list[Policy]:
     if not isinstance(entry, Mapping):
         raise ValueError("must be a kind, a path, or {kind: ..., path: ..., name: ...}")
     settings = {str(key): value for key, value in entry.items()}
-    kind, games = str(settings.pop("kind", None) or "auto"), settings.pop("games", None)
-    name = str(settings.pop("name", None) or "") or None
+    kind, name = str(settings.pop("kind", None) or "auto"), str(settings.pop("name", None) or "") or None
     if kind in opponents.KINDS:
-        policies = [_fixed(kind, name, settings)]
-    elif kind not in KINDS:
+        return [_fixed(kind, name, settings)]
+    if kind not in KINDS:
         raise ValueError(f"kind={kind!r}: unknown; known kinds: {', '.join(KINDS)}")
-    else:
-        policies = _with_weights(kind, name, settings, cache, setting, asked)
-    of_these = None if games is None else tuple(resolve(str(game)) for game in games)
-    return [replace(policy, games=of_these) for policy in policies]
+    return _with_weights(kind, name, settings, cache, setting, asked)
 
 
 def _fixed(kind: str, name: str | None, settings: dict[str, Any]) -> Policy:

@@ -1,6 +1,5 @@
-"""Folders of weights that vLLM and transformers load, and what identifies the weights.
-
-Checkpoints are exported into such folders, once.
+"""Folders of weights that vLLM and transformers load: where they come from, what identifies them, and what transformers
+reads from them. Checkpoints are exported into such folders, once.
 """
 
 from __future__ import annotations
@@ -8,15 +7,19 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ...opponents.model_files import check_unchanged, check_whole, local, missing_files
-from ...players.prompts import check_words
+from ...players.player import PlayerMisconfigured
+from ...players.prompts import Encode, Tokenizer, check_words
 from ...players.seeds import derive_seed
 from ...processes.terminal import visible
 from ...storage.disk import read_json
 from ...storage.manifest import changed_files
+from ..models.answer_scores import Question, Scores, in_order, score_answers
 from ..opponents.elsewhere import form_of
 
 #: Further files that decide what a policy answers.
@@ -80,6 +83,33 @@ def whole_model(path: str, setting: str) -> Path:
     return folder
 
 
+def weights_identity(model: Path, adapter: Path | None) -> dict[str, Any]:
+    """What identifies a model, and the adapter on it, so that continuing an evaluation with other weights is noticed.
+
+    Of a file it is the size, and a hash of so many pieces spread evenly over it: to hash files of some GiB whole would
+    take minutes. Small files are hashed whole.
+    """
+    identity: dict[str, Any] = {"kind": "model" if adapter is None else "adapter"}
+    for part, folder in (("model", model), ("adapter", adapter)):
+        if folder is not None:
+            files = [*sorted(folder.glob("*.safetensors")), *(folder / name for name in _CONFIGS)]
+            identity[part] = {file.name: _digest(file) for file in files if file.is_file()}
+    return identity
+
+
+def _digest(file: Path) -> str:
+    size, digest = file.stat().st_size, hashlib.blake2b(digest_size=16)
+    step = max(_PIECE, size // _PIECES)
+    with file.open("rb") as content:
+        for place in (*range(0, size, step), max(0, size - _PIECE)):
+            content.seek(place)
+            digest.update(content.read(_PIECE))
+    return f"{size} {digest.hexdigest()}"
+
+
+# -- by transformers ---------------------------------------------------------------------------------------------------
+
+
 def read_tokenizer(folder: Path) -> Any:
     """The tokenizer in a folder.
 
@@ -111,25 +141,49 @@ def computed_in(model: Path, dtype: str) -> str:
     return "bfloat16" if stored != "float16" and torch.cuda.get_device_capability() >= (8, 0) else "float16"
 
 
-def weights_identity(model: Path, adapter: Path | None) -> dict[str, Any]:
-    """What identifies a model, and the adapter on it, so that continuing an evaluation with other weights is noticed.
+def load(model: Path, adapter: Path | None = None, dtype: str = "auto") -> Any:
+    """A model of transformers, on a GPU if there is one.
 
-    Of a file it is the size, and a hash of so many pieces spread evenly over it: to hash files of some GiB whole would
-    take minutes. Small files are hashed whole.
+    Raises:
+        PlayerMisconfigured: the model's weights have other shapes than its config says.
     """
-    identity: dict[str, Any] = {"kind": "model" if adapter is None else "adapter"}
-    for part, folder in (("model", model), ("adapter", adapter)):
-        if folder is not None:
-            files = [*sorted(folder.glob("*.safetensors")), *(folder / name for name in _CONFIGS)]
-            identity[part] = {file.name: _digest(file) for file in files if file.is_file()}
-    return identity
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        loaded = AutoModelForCausalLM.from_pretrained(model, dtype=computed_in(model, dtype), trust_remote_code=False)
+    except RuntimeError as error:
+        raise PlayerMisconfigured(f"{model}: its weights are not of the shapes that its config.json says") from error
+    if adapter is not None:
+        from peft import PeftModel
+
+        loaded = PeftModel.from_pretrained(loaded, adapter)
+    return loaded.to(device).eval()
 
 
-def _digest(file: Path) -> str:
-    size, digest = file.stat().st_size, hashlib.blake2b(digest_size=16)
-    step = max(_PIECE, size // _PIECES)
-    with file.open("rb") as content:
-        for place in (*range(0, size, step), max(0, size - _PIECE)):
-            content.seek(place)
-            digest.update(content.read(_PIECE))
-    return f"{size} {digest.hexdigest()}"
+def of_model(
+    model: Any, ends: Sequence[int], temperature: float, max_tokens: int
+) -> Callable[[Sequence[Question]], Scores]:
+    """Scores questions by a model of transformers, at a temperature above 0.
+
+    An answer that has more than ``max_tokens`` tokens, with its end token, has probability 0.
+    """
+    return lambda questions: score_answers(model, questions, ends, temperature, max_tokens, model.device)
+
+
+class Scorer:
+    """Scores the answers to observations; a ``Score`` of ``exploitability.policy_table``.
+
+    The scores are exact up to rounding: each answer goes through the model, none is sampled. vLLM has other kernels and
+    rounding. ``score`` scores questions by the policy's model, here or by workers in a training.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, encode: Encode, score: Callable[[Sequence[Question]], Scores]) -> None:
+        self.encode, self.score = encode, score
+        self._tokens = cache(lambda text: tokenizer.encode(text, add_special_tokens=False))
+
+    def __call__(self, questions: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
+        """The log-probability of each answer followed by an end token, for each observation with its answers."""
+        asked = [Question(self.encode(seen, ()), [self._tokens(text) for text in texts]) for seen, texts in questions]
+        return in_order(asked, self.score(asked))

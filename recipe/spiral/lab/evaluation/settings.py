@@ -31,7 +31,6 @@ SCHEMA = "evaluation_schema"
 #: A number that is above 0.
 _POSITIVE = 1e-9
 
-
 # Words of which one is chosen.
 Randomness = StrEnum("Randomness", "shared own")
 MatchUps = StrEnum("MatchUps", "cross round_robin")
@@ -60,8 +59,6 @@ class Sampling:
 
 @dataclass
 class ExactMetric:
-    """A metric that is computed from a policy's table of probabilities, which "scores" or "samples" give."""
-
     games: list[str]
     by: ReadBy
     samples: int = within(1)
@@ -69,8 +66,6 @@ class ExactMetric:
 
 @dataclass
 class Benchmarks:
-    """The reasoning benchmarks that are asked; see docs/evaluation.md."""
-
     names: list[str]
     path: Path | None
     template: str | None
@@ -140,12 +135,12 @@ class Settings:
         if config_file(self.eval_dir).is_file():
             raise ValueError(f"eval_dir={self.eval_dir}: is a run's folder; give another, such as {self.eval_dir}-eval")
         self.games = [resolve(game) for game in self.games]
-        for name, known in (("exploitability", EXPLOITABILITY_GAMES), ("optimality", OPTIMALITY_GAMES)):
-            metric: ExactMetric = getattr(self, name)
+        known = {"exploitability": EXPLOITABILITY_GAMES, "optimality": OPTIMALITY_GAMES}
+        cut = self.sampling.top_p != 1 or self.sampling.top_k > 0 or not self.sampling.temperature > 0
+        for name, metric in self.exact_metrics.items():
             metric.games = [resolve(game) for game in metric.games]
-            if unknown := sorted({*metric.games} - {*known}):
-                raise ValueError(f"{name}.games: {', '.join(unknown)}: must be of {', '.join(known)}")
-            cut = self.sampling.top_p != 1 or self.sampling.top_k > 0 or not self.sampling.temperature > 0
+            if unknown := sorted({*metric.games} - {*known[name]}):
+                raise ValueError(f"{name}.games: {', '.join(unknown)}: must be of {', '.join(known[name])}")
             if cut and metric.games and metric.by is ReadBy.scores:
                 raise ValueError(
                     f"{name}.by=scores: log-probabilities are those of the whole distribution: set "
@@ -163,14 +158,14 @@ class Settings:
         return Rules.from_config(OmegaConf.create(asdict(self.rules)))
 
     @property
+    def exact_metrics(self) -> dict[str, ExactMetric]:
+        """Those that a policy's table of probabilities gives, by their settings."""
+        return {"exploitability": self.exploitability, "optimality": self.optimality}
+
+    @property
     def cache(self) -> Path:
         """Where checkpoints are exported to."""
         return self.cache_dir or self.eval_dir.with_name(f"{self.eval_dir.name}-weights")
-
-    @property
-    def answers_games(self) -> bool:
-        """Whether anybody plays, or is measured at a game."""
-        return bool((self.games and self.match_ups) or self.exploitability.games or self.optimality.games)
 
     def with_lengths(self, known: Iterable[tuple[int, int]]) -> Settings:
         """With the longest of the policies' lengths, in tokens, where the config leaves a length to them."""
@@ -191,8 +186,7 @@ class Settings:
 
     @property
     def max_model_len(self) -> int:
-        longest = self.max_prompt_length + self.max_response_length
-        asked = self.benchmarks
+        longest, asked = self.max_prompt_length + self.max_response_length, self.benchmarks
         return max(longest, asked.max_prompt_length + asked.max_response_length) if asked.names else longest
 
     def decisive(self) -> dict[str, Any]:
@@ -201,10 +195,11 @@ class Settings:
         Not the longest prompt: the prompts of the games that were played did fit. Nor the longest response where nobody
         plays or is measured: benchmarks have one of their own.
         """
+        answers = (self.games and self.match_ups) or self.exploitability.games or self.optimality.games
         return {
             "rules": asdict(self.match_rules),
             "sampling": asdict(self.sampling),
-            "max_response_length": self.max_response_length if self.answers_games else None,
+            "max_response_length": self.max_response_length if answers else None,
             "apply_chat_template_kwargs": self.data.apply_chat_template_kwargs,
             "dtype": self.engine.dtype,
         }

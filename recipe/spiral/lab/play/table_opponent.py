@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from ...storage.checkpoints import folder_of, latest
 from ...storage.run_config import setting
 from ..evaluation.policies import Asked, Policy, configs_of
 from ..evaluation.policy_entries import parse
-from ..evaluation.policy_weights import read_tokenizer
+from ..evaluation.policy_weights import load, read_tokenizer
 from ..models import EMBEDDED, MADE_FOR
 from ..opponents import KINDS, check, make_player
 from ..opponents.elsewhere import form_of, members_of
@@ -32,19 +32,10 @@ FIXED = tuple(kind for kind in KINDS if kind != "api")
 _SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": -1}
 
 
-@dataclass(frozen=True)
-class Opponent:
-    """An opponent, by whose rules is played; ``note`` is what the person should know, or ""."""
-
-    player: Player
-    rules: Rules = field(default_factory=Rules)
-    note: str = ""
-
-
 def find(
     game: str, model: str | None, cache: Path, template: str | None = None, temperature: float | None = None
-) -> Opponent:
-    """The opponent of a name or path, with its weights loaded.
+) -> tuple[Player, Rules]:
+    """The opponent of a name or path, with its weights loaded, and the rules by which it plays.
 
     Args:
         model: "random", "perfect", "alphabeta"; "tiny" or another of the recipe's models; the folder of a model, an
@@ -64,17 +55,14 @@ def find(
         if (template, temperature) != (None, None):
             raise ValueError(f"--template, --temperature: are for models; {model} has no weights")
         check(model, None, [game])
-        return Opponent(make_player(model))
+        return make_player(model), Rules()
     entry = model if model in EMBEDDED else _entry(model)
     run = None if isinstance(entry, str) else _run(Path(entry["path"]).expanduser())
     [policy] = parse([entry], cache, "MODEL", Asked(template))
     sampling = {key: _number(run, f"actor_rollout_ref.rollout.{key}", usual) for key, usual in _SAMPLING.items()}
     if temperature is not None:
         sampling["temperature"] = temperature
-    note = ""
-    if model in MADE_FOR and game not in MADE_FOR[model]:
-        note = f"{model} has only learned to read {' and '.join(MADE_FOR[model])}: expect illegal answers in {game}."
-    return Opponent(_player(game, policy, sampling), rules_of(run), note)
+    return _player(game, policy, sampling), rules_of(run)
 
 
 def _entry(model: str) -> dict[str, Any]:
@@ -133,8 +121,6 @@ class Transformers:
 
     def __init__(self, model: Path, adapter: Path | None, ends: frozenset[int], name: str) -> None:
         from transformers.utils import logging
-
-        from ..evaluation.scored import load  # imports torch
 
         logging.disable_progress_bar()
         self.name, self.model, self._ends = name, load(model, adapter), ends
