@@ -1,15 +1,21 @@
-"""A folder that somebody else has made is data: reading it runs no code that it names, and resolves nothing."""
+"""A folder that somebody else has made is data: reading it runs no code that it names, and resolves nothing. Where
+nothing can be written, a command says so before its work, in one line, with status 2.
+"""
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -20,6 +26,7 @@ from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.evaluation.policies import run_of
 from recipe.spiral.lab.evaluation.policy_weights import load, read_tokenizer
 from recipe.spiral.lab.models import embedded
+from recipe.spiral.lab.play.__main__ import main as play
 from recipe.spiral.lab.play.table_opponent import rules_of
 from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.lab.report.__main__ import main as report
@@ -180,3 +187,33 @@ def test_what_a_config_asks_of_the_readers_environment_is_missing(
     assert KEY not in printed.out + printed.err
     written = [file for file in place.rglob("*") if file.is_file()]
     assert len(written) > 10 and not [file for file in written if KEY.encode() in file.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        (play, ["TicTacToe", "random", "--save", "{}"]),
+        (audit, ["run", "--json", "{}"]),
+    ],
+    ids=["play", "audit"],
+)
+def test_a_command_says_so(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: Any,
+    arguments: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["main"])
+    file = tmp_path / "file"
+    file.write_text("")
+    with patch.dict(os.environ):
+        try:
+            status = command([argument.format(file / "in it" / "folder") for argument in arguments])
+        except SystemExit as end:  # an option's own type refuses it
+            status = end.code
+        assert status == 2
+    *_, last = capsys.readouterr().err.splitlines()
+    assert f"{file} is no folder" in last or re.search(rf"{file}/.*: cannot be used", last)
+    assert os.listdir(tmp_path) == ["file"]
