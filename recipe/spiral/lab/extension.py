@@ -38,11 +38,11 @@ ConfigStore.instance().store(group="extension", name="lab_schema", package="_glo
 
 class Extension(extensions.Extension):
     def check(self, config: Any) -> None:
-        from ..processes.as_written import refuse_environment
+        from ..processes.composing import refuse_environment
         from .opponents import API
         from .planning.memory import check_memory
 
-        refuse_environment(config.opponents, "opponents", API)
+        refuse_environment(config, "opponents", API)
         if _asks_exact(config):
             from .evaluation.exploitability import live_metrics
 
