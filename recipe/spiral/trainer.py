@@ -20,8 +20,8 @@ from verl.utils.debug import marked_timer
 
 from . import extensions
 from .opponents.engine_settings import has_adapter, models_served
-from .processes.garbage import collect_less
 from .processes.interrupts import STOP, STOPPED
+from .processes.launch import collect_less
 from .processes.run_log import say_now
 from .rollout import GameManager
 from .rollouts import channel

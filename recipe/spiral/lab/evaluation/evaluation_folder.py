@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...players.records import GameRecord
-from ...storage.disk import naming, read_json, write_whole
+from ...storage.disk import read_json, write_whole
 from ...storage.record_writer import line_of
 from ..record_folder import parse
 
@@ -38,9 +38,8 @@ class Lines:
     def append(self, line: bytes) -> None:
         """Append a line, with its end; once this returns, a kill of the process cannot take it away. Raises OSError:
         there is no room."""
-        with naming(self.file):
-            if (self._out.write(line) or 0) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if (self._out.write(line) or 0) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.file))
 
     def __iter__(self) -> Iterator[bytes]:
         return lines_of(self.file)
