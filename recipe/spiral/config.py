@@ -163,9 +163,9 @@ ConfigStore.instance().store(name=SCHEMA, node=Spiral)
 
 
 # Those of ours that are there: each adds the schema of its settings.
-for _part in ("lab", "spin"):
+for _part, _settings in (("lab", "extension"), ("spin", "spin_settings")):
     if importlib.util.find_spec(f"{__package__}.{_part}") is not None:
-        importlib.import_module(f"{__package__}.{_part}.{_part}_settings")
+        importlib.import_module(f"{__package__}.{_part}.{_settings}")
 
 
 def out_of_range(config: DictConfig, place: str = "") -> Iterator[str]:
