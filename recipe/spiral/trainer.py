@@ -22,8 +22,8 @@ from verl.utils.debug import marked_timer
 from . import extensions
 from .opponents.engine_settings import has_adapter, models_served
 from .players.seeds import GameKey
-from .processes.garbage import collect_less
 from .processes.interrupts import STOP, STOPPED
+from .processes.launch import collect_less
 from .processes.run_log import say_now
 from .rollouts import channel
 from .training.credit import GRPO, RAE, Filters, baselines_of
