@@ -7,20 +7,17 @@ answer, and its name is counted.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from functools import cache
 
 from ..lab.graders.grading import Grader
-from ..lab.graders.judges import CRASH, TIME_OUT, Judge, NotStarted
+from ..lab.graders.judge import CRASH, TIME_OUT, Judge, NotStarted
 from ..players.prompts import last_box
 from ..players.records import Verdict
 from .training_questions import TrainingQuestion
 
 #: The benchmarks' grader, as ``questions.grader`` names it: the content of the last box.
 BOXED = "boxed"
-#: The limit of processor time, as a multiple of a function's by the clock: all of its threads use it up together.
-_PROCESSOR = 4.0 * (os.cpu_count() or 1)
 _VERDICTS: dict[str, Verdict] = {"no answer": "no_answer", "unreadable": "unreadable", TIME_OUT: "unreadable"}
 
 
@@ -73,9 +70,8 @@ class FunctionScorer:
     """
 
     def __init__(self, function: str, seconds: float) -> None:
-        self._seconds = seconds
         self._started = False
-        self._judge = Judge(function, _PROCESSOR * seconds)
+        self._judge = Judge(function, seconds)
 
     def check(self) -> None:
         """See that there is such a function.
@@ -83,29 +79,25 @@ class FunctionScorer:
         Raises:
             RuntimeError: there is none, or its module cannot be imported.
         """
-        self._judge.ask(None, 60)
+        self._judge.start()
 
     def close(self) -> None:
         self._judge.close()
 
     def score(self, question: TrainingQuestion, response: str) -> Score:
         answer = last_box(response)
-        asked = {
-            "data_source": question.data_source,
-            "solution_str": response,
-            "ground_truth": question.ground_truth,
-            "extra_info": question.extra_info,
-        }
         try:
-            said = self._judge.ask(asked, self._seconds)
+            value, problem = self._judge.ask(
+                data_source=question.data_source,
+                solution_str=response,
+                ground_truth=question.ground_truth,
+                extra_info=question.extra_info,
+            )
         except NotStarted as error:
             if not self._started:
                 raise
             return Score(None, answer=answer, problem=f"{CRASH}: {error}")
         self._started = True
-        if "said" not in said:
-            return Score(None, answer=answer, problem=str(said.get("failed") or f"raised: {said.get('raised')}"))
-        value = said["said"]
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            return Score(None, answer=answer, problem=f"not a number: {value}")
-        return Score(value, answer=answer)
+        if problem is None and (not isinstance(value, int | float) or not math.isfinite(value)):
+            problem = f"not a number: {value!r}"[:100]
+        return Score(None if problem else float(value), answer=answer, problem=problem)

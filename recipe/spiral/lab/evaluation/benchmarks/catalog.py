@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from ...graders.question import Kind, Question, choice_question, math_question
+from ...graders.question import Question, question_of
 
 PAPER = "arXiv 2506.24119"
 #: Model -> training -> percent of right answers, the mean over the eight benchmarks.
@@ -44,7 +44,7 @@ class Benchmark:
 
     id: str
     title: str
-    kind: Kind
+    kind: Literal["math", "choice"]
     hub: str
     split: str
     questions: int
@@ -58,8 +58,7 @@ class Benchmark:
         Raises:
             ValueError: the row has no valid question; the message says why.
         """
-        read = math_question if self.kind == "math" else choice_question
-        return read(self.id, row, number)
+        return question_of(self.id, row, number, choice=self.kind == "choice")
 
 
 _BENCHMARKS = (

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ....players.seeds import derive_seed
-from ...graders.files import SUFFIXES, read_rows
-from ...graders.question import Question
+from ...graders.question import SUFFIXES, Question, read_rows
 from .catalog import Benchmark, get_benchmark
 
 Rows = Iterable[Mapping[str, Any]]
