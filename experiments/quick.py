@@ -34,7 +34,7 @@ from recipe.spiral.lab.evaluation.exploitability.live_metrics import exploitabil
 from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable, read_scores
 from recipe.spiral.lab.models.forest import Scored, probabilities
 from recipe.spiral.match import Rules, play, random_opening
-from recipe.spiral.players.policy import PolicyPlayer
+from recipe.spiral.players.player import PolicyPlayer
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from recipe.spiral.lab.models.forest import Scored, Tree, distributions
-from recipe.spiral.players.policy import Generation
+from recipe.spiral.players.player import Generation
 from recipe.spiral.players.records import Tokens
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from recipe.spiral import extensions
-from recipe.spiral.opponents.kinds import kinds, make_player
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.opponents.fixed_opponents import kinds, make_player
+from recipe.spiral.players.player import RandomPlayer
 
 
 class Mine(extensions.Extension):
@@ -31,7 +31,7 @@ class Noting(RandomPlayer):
 def mine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Named last, as in docs/architecture.md."""
     ours = extensions.loaded()
-    for module in (extensions, "recipe.spiral.opponents.kinds"):
+    for module in (extensions, "recipe.spiral.opponents.fixed_opponents"):
         monkeypatch.setattr(module, "loaded", lambda: (*ours, Mine())) if module is extensions else monkeypatch.setattr(
             f"{module}.loaded", lambda: (*ours, Mine())
         )

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from recipe.spiral.lab.evaluation import command as main_eval
+from recipe.spiral.lab.evaluation.engines import UnfitArguments
 from recipe.spiral.lab.evaluation.evaluation import Evaluation, NothingPlayed
-from recipe.spiral.lab.evaluation.policies.evaluation_engine import UnfitArguments
 from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
 from recipe.spiral.processes import launch
 from recipe.spiral.processes.engine_failure import EngineFailure

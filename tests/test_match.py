@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.player import PlayerFailure, Position, PromptTooLong, Response
+from recipe.spiral.players.player import PlayerFailure, Position, PromptTooLong, RandomPlayer, Response
 from recipe.spiral.players.prompts import get_template
-from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord, Verdict
 from recipe.spiral.players.seeds import GameKey
 from tests.made import Endless, Scripted, boxed, run_match

@@ -39,7 +39,7 @@ class Engine:
         from transformers import AutoTokenizer
         from vllm import LLM
 
-        from recipe.spiral.lab.evaluation.policies.evaluation_engine import arguments
+        from recipe.spiral.lab.evaluation.engines import arguments
 
         chosen: Any = OmegaConf.to_container(config.engine, resolve=True)
         chosen |= {"gpu_memory_utilization": SHARE, "max_num_seqs": 64}

@@ -23,10 +23,8 @@ from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 
 from .games import GameFailure, make
 from .match import Rules, play, random_opening
-from .opponents.fixed_opponents import find_opponent
-from .opponents.kinds import make_player
-from .players.player import Player, PlayerFailure
-from .players.policy import Generate, Generation, PolicyPlayer
+from .opponents.fixed_opponents import find_opponent, make_player
+from .players.player import Generate, Generation, Player, PlayerFailure, PolicyPlayer
 from .players.prompts import Encode, encoder
 from .players.records import MAX_VOIDS, SELF_PLAY, GameRecord, Tokens
 from .players.seats import Seat

@@ -15,8 +15,8 @@ from recipe.spiral.checks import ConfigError, check_model
 from recipe.spiral.checks.prompts_fit import PLAYOUTS, check_prompts
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules
+from recipe.spiral.players.player import RandomPlayer
 from recipe.spiral.players.prompts import History, encoder
-from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.manifest import write_manifest
 from tests.made import run_match

@@ -43,7 +43,7 @@ def test_what_can_play_passes(tmp_path: Path, overrides: list[str]) -> None:
         ([POOL, "fsp.initial=[./nowhere]"], "fsp.initial"),
         ([POOL, "fsp.size=1", "fsp.initial=[base]"], "fsp.size"),
         (["opponents=[{kind: clever, share: 0.1}]"], "opponents: clever: kind"),
-        (["opponents=[{kind: random, share: 0.1, strength: 3}]"], "opponents: random: strength"),
+        (["opponents=[{kind: random, share: 0.1, strength: 3}]"], "opponents: random: kind=random"),
         (["games=[Snake]", "opponents=[{kind: perfect, share: 0.1}]"], "opponents: perfect"),
         (["opponents=[{kind: random, games: [Chess]}]"], "opponents: random: unknown game"),
         (["opponents=[{kind: model, share: 0.1}]"], "opponents: model: path"),

@@ -17,13 +17,13 @@ import pytest
 import torch
 
 from recipe.spiral.games import make
+from recipe.spiral.lab.evaluation.evaluation_folder import TABLES, read_games
 from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.lab.evaluation.exploitability.nash_conv import nash_conv
 from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable, read_scores, ways
 from recipe.spiral.lab.evaluation.exploitability.tabulated import renormalised
-from recipe.spiral.lab.evaluation.matches.folder import TABLES, read_games
-from recipe.spiral.lab.evaluation.matches.matchups import GameId
-from recipe.spiral.lab.evaluation.policies.scored import Scorer, load, of_model
+from recipe.spiral.lab.evaluation.matchups import GameId
+from recipe.spiral.lab.evaluation.scored import Scorer, load, of_model
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.rollouts.end_tokens import end_tokens

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.lab.record_folder import RecordFolder
-from tests.games.own import PENNIES
+from tests.games.playouts import PENNIES
 
 from .conftest import Run, small
 

@@ -1,34 +1,25 @@
-"""What every registered game must keep, tested by random playouts: the contract of ``Game``."""
+"""What every game must keep, tested by random play, and that the check of it finds what it is there for."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from recipe.spiral.games import known_games, make
-from recipe.spiral.games.check import check_copies, check_hiding, check_playouts, check_seeds, digests_elsewhere
+from recipe.spiral.games import Game, known_games, make
+from recipe.spiral.games import check as contract
+from recipe.spiral.games.base import TEXTARENA
+from recipe.spiral.games.check import BrokenContract, check_game, digests_elsewhere
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.player import Position, Response
 from recipe.spiral.players.prompts import extract_answer
 from recipe.spiral.players.seeds import GameKey
-from tests.games.playouts import EVERY_GAME, OWN_GAMES, WORD_GAMES, playout, trace
-
-
-@pytest.mark.parametrize("game_id", OWN_GAMES)
-def test_random_playouts_keep_the_contract(game_id: str) -> None:
-    check_playouts(game_id, range(100))
-
-
-@pytest.mark.parametrize("game_id", [param for param in EVERY_GAME if param not in OWN_GAMES])
-def test_random_playouts_of_textarena_keep_the_contract(game_id: str) -> None:
-    check_playouts(game_id, range(3))
-
-
-@pytest.mark.parametrize("game_id", EVERY_GAME)
-def test_a_copy_replays_identically(game_id: str) -> None:
-    check_copies(game_id, range(3))
+from tests.games.playouts import EVERY_GAME, OWN_GAMES, PENNIES, WORD_GAMES, playout, trace
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +31,8 @@ def elsewhere(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("game_id", EVERY_GAME)
-def test_the_same_seed_gives_the_same_game_in_any_process(game_id: str, elsewhere: dict[str, str]) -> None:
-    check_seeds(game_id, elsewhere[game_id])
+def test_random_play_keeps_the_contract(game_id: str, elsewhere: dict[str, str]) -> None:
+    check_game(game_id, 3 if game_id.startswith(TEXTARENA) else 100, elsewhere[game_id])
 
 
 @pytest.mark.parametrize("game_id", EVERY_GAME)
@@ -60,11 +51,6 @@ def test_the_same_seed_gives_the_same_game_among_a_hundred_others(game_id: str) 
                 other.step(other.random_action(chance))
     assert [*seen, game.render(), str(game.rewards())] == alone
     assert random.getstate() == before, "the process's generator is nobody's"
-
-
-@pytest.mark.parametrize("game_id", OWN_GAMES)
-def test_what_one_player_knows_does_not_reach_the_other(game_id: str) -> None:
-    check_hiding(game_id, range(10))
 
 
 # ----- text ----------------------------------------------------------------------------------------------------------
@@ -138,3 +124,128 @@ def test_garbage_costs_the_one_who_answers_it_and_nobody_else(game_id: str, last
     record = play_match(game_id, 1, talkers)
     assert (record.termination, record.rewards) == ("illegal", (-1.5, 0.5))
     assert record.turns[-1].player == 0 and record.turns[-1].action is None
+
+
+scope: dict[str, Any] = {}
+exec(PENNIES, scope)
+Pennies: Any = scope["Pennies"]
+
+
+def shows_the_choice(game: Any, player: int) -> str:
+    return f"The opponent chose {game.choices or 'nothing yet'}."
+
+
+class Undeclared(Pennies):  # type: ignore[misc]
+    change_private = Game.change_private
+
+
+class ShownAndUndeclared(Undeclared):
+    observation = shows_the_choice
+
+
+class Shown(Pennies):  # type: ignore[misc]
+    observation = shows_the_choice
+
+
+class NothingChanged(Pennies):  # type: ignore[misc]
+    def change_private(self, player: int) -> None:
+        pass
+
+
+class BothWin(Pennies):  # type: ignore[misc]
+    def rewards(self) -> tuple[float, float]:
+        return (1.0, 1.0)
+
+
+class TooMuch(Pennies):  # type: ignore[misc]
+    def rewards(self) -> tuple[float, float]:
+        return (2.0, -2.0)
+
+
+class TooLong(Pennies):  # type: ignore[misc]
+    max_turns = 1
+
+
+class Deaf(Pennies):  # type: ignore[misc]
+    def parse(self, text: str) -> None:
+        return None
+
+
+class Lax(Pennies):  # type: ignore[misc]
+    def step(self, action: str) -> None:
+        self.choices.append(action)
+
+
+class ChangedByLooking(Pennies):  # type: ignore[misc]
+    looks = 0
+
+    def observation(self, player: int) -> str:
+        self.looks += 1
+        return f"{super().observation(player)} {self.looks}"
+
+
+class NoCopy(Pennies):  # type: ignore[misc]
+    def copy(self) -> Any:
+        return self
+
+
+class DrawsElsewhere(Pennies):  # type: ignore[misc]
+    def step(self, action: str) -> None:
+        super().step(action)
+        random.random()
+
+
+BROKEN = {
+    Undeclared: "the game does not say what it hides",
+    ShownAndUndeclared: "the game does not say what it hides",
+    Shown: "player 1 sees what only player 0 knows",
+    NothingChanged: "changes nothing",
+    BothWin: "two that sum to 0",
+    TooMuch: r"outside \[-1, 1\]",
+    TooLong: "goes on after max_turns=1",
+    Deaf: "must be the legal action itself",
+    Lax: "must raise IllegalAction",
+    ChangedByLooking: "has changed the game",
+    NoCopy: "refuses one of legal_actions|has changed the game",
+    DrawsElsewhere: "draws from the module random",
+}
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other process is asked, where the classes of this file are not known."""
+    monkeypatch.setattr(contract, "digests_elsewhere", lambda game_ids: [contract.digest(game_ids[0])])
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("kind", BROKEN)
+def test_what_is_broken_is_named(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "make", lambda game_id, seed: kind(seed))
+    with pytest.raises(BrokenContract, match=BROKEN[kind]):
+        check_game("Pennies", games=50)
+
+
+OTHERS = """
+
+class Hashed(Pennies):
+    def observation(self, player: int) -> str:
+        return super().observation(player) + str(sorted(("a", "b", "c", "d"), key=hash))
+
+
+class Undeclared(Pennies):
+    change_private = Game.change_private
+"""
+
+
+def test_the_command_says_what_is_in_order_and_what_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(PENNIES + OTHERS, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path), *sys.path]))
+    ids = ["mine:Pennies", "mine:Hashed", "mine:Undeclared", "Nope"]
+    command = [sys.executable, "-m", "recipe.spiral.games.check", *ids, "--games", "5"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert ran.stdout == "mine:Pennies: in order, in 5 random games\n"
+    hashed, undeclared, unknown = ran.stderr.splitlines()
+    assert hashed.startswith("mine:Hashed: the same seed gives another game in another process")
+    assert undeclared.startswith("mine:Undeclared: the game does not say what it hides")
+    assert unknown.startswith("Nope: unknown game")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.opponents.pool_folder import PoolFolder
+from recipe.spiral.opponents.pool import PoolFolder
 from recipe.spiral.storage import disk
 
 

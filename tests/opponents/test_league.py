@@ -1,4 +1,4 @@
-"""The league: who is seated where, what is loaded, what a checkpoint brings back."""
+"""The league: who is seated where (a function of a game's key), what is loaded, what a checkpoint brings back."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.opponents.league import League, MemberGone
+from recipe.spiral.opponents.league import League, MemberGone, draw_seat
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.players.seats import BASE, Opponent, Seat
+from recipe.spiral.players.seats import BASE, PAST_SELF, Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
 from tests.fake_verl import CONFIG
 from tests.opponents.folders import model
@@ -26,18 +26,17 @@ class Engine:
 
     def __init__(self, slots: int = 0) -> None:
         self.held: list[str] = []
-        self.asleep = True
         self.slots = slots
         self.most = 0
 
     def load(self, models: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
         assert all((path / "config.json").is_file() for path in models.values()), "weights are there"
-        self.asleep, self.held, self.most = False, list(models), max(self.most, len(models))
+        self.held, self.most = list(models), max(self.most, len(models))
         slots = range(self.slots or len(models))
         return {name: tuple(slots[place :: len(models)]) for place, name in enumerate(models)}
 
     def sleep(self) -> None:
-        self.asleep = True
+        """Nothing depends on it here."""
 
 
 def league(run_dir: Path, *overrides: str, opponents: Any = ()) -> League:
@@ -72,9 +71,8 @@ def games(step: int, number: int = 16) -> list[tuple[GameKey, str]]:
 def play(made: League, step: int, number: int = 16) -> list[Seat]:
     """A step as the trainer takes it; the learner wins as player 0."""
     made.begin_step(step)
-    seats = made.seat(games(step, number))
-    made.sleep()
-    made.count([played(key, game, seat) for (key, game), seat in zip(games(step, number), seats, strict=True)], [])
+    seats = [made.seat(key, game) for key, game in games(step, number)]
+    made.count([played(key, game, seat) for (key, game), seat in zip(games(step, number), seats, strict=True)])
     if made.due(step):
         made.join(step, snapshot)
     return seats
@@ -94,7 +92,7 @@ def test_games_of_the_pool_are_played_against_the_members_that_are_loaded(tmp_pa
         seats = play(made, step, 64)
         against = [seat for seat in seats if seat.opponent.kind == "pool"]
         assert 16 < len(against) < 48
-        assert {seat.opponent.name for seat in against} == set(made.engine.held) and made.engine.asleep
+        assert {seat.opponent.name for seat in against} == set(made.engine.held)
         assert all(seat.model and seat.slot == made.engine.held.index(seat.opponent.name) for seat in against)
     assert len(made.pool.members) == 4
     assert made.folder.names == sorted(made.pool.members), "who left takes no room"
@@ -150,7 +148,7 @@ def test_fixed_opponents_have_their_shares_in_the_games_that_they_play(tmp_path:
     made = league(tmp_path, "fsp.enabled=false", opponents=entries)
     made.begin_step(1)
     some = games(1, 4000)
-    counts = Counter((game, seat.opponent.name) for (_, game), seat in zip(some, made.seat(some), strict=True))
+    counts = Counter((game, made.seat(key, game).opponent.name) for key, game in some)
     expected = {
         ("TicTacToe", "self"): 1000,
         ("TicTacToe", "random"): 500,
@@ -170,7 +168,7 @@ def test_a_frozen_model_is_always_loaded(tmp_path: Path) -> None:
     made.join(0, snapshot)
     made.begin_step(1)
     assert made.engine.held == ["step_000000", "frozen"]
-    seated = {(game, seat) for (_, game), seat in zip(games(1, 64), made.seat(games(1, 64)), strict=True)}
+    seated = {(game, made.seat(key, game)) for key, game in games(1, 64)}
     assert {game for game, seat in seated if seat.opponent.name == "frozen"} == {"KuhnPoker"}
     assert {seat for _, seat in seated if seat.opponent == Opponent()} == {Seat()}, "no slot of the model's"
 
@@ -194,14 +192,14 @@ def test_a_member_changes_only_when_nobody_plays_against_it(tmp_path: Path) -> N
     seen = set()
     for step in range(1, 9):
         made.begin_step(step)
-        against = {seat.opponent.name for seat in made.seat(games(step)) if seat.model}
+        seats = [made.seat(key, game) for key, game in games(step)]
+        against = {seat.opponent.name for seat in seats if seat.model}
         assert len(against) == 1
         under_way[step] = against
         under_way.pop(step - 3, None)
         seen |= against
         for name in made.in_play():
             assert (made.folder.path(name) / "config.json").is_file() and name in made.engine.held
-        made.sleep()
         made.join(step, snapshot)
     assert len(seen) > 2 and made.engine.most == 2
     under_way.clear()
@@ -226,3 +224,42 @@ def test_a_checkpoint_has_members_that_left_while_they_play(tmp_path: Path) -> N
     later[1] = {first}
     again.begin_step(6)
     assert first in again.engine.held
+
+
+# -- seats -------------------------------------------------------------------------------------------------------------
+
+SHARES = {PAST_SELF: 0.5, "random": 0.1}
+MEMBERS = ["step_000001", "step_000002"]
+
+
+def keys(count: int, per_group: int = 1, step: int = 1) -> list[GameKey]:
+    groups = [index - index % per_group if per_group > 1 else None for index in range(count)]
+    return [GameKey("train", 3, step, index, group=group) for index, group in enumerate(groups)]
+
+
+def test_opponents_have_their_shares_and_both_roles() -> None:
+    seats = [draw_seat(key, SHARES, MEMBERS) for key in keys(8000)]
+    kinds = Counter(seat.opponent.kind for seat in seats)
+    assert abs(kinds[PAST_SELF] - 4000) < 200 and abs(kinds["random"] - 800) < 100
+    assert kinds["self"] == 8000 - kinds[PAST_SELF] - kinds["random"]
+    against = Counter((seat.opponent.name, seat.trainable) for seat in seats if seat.opponent != Opponent())
+    assert len(against) == 6
+    for name in (*MEMBERS, "random"):
+        assert abs(against[name, (0,)] - against[name, (1,)]) < 0.15 * (against[name, (0,)] + against[name, (1,)])
+
+
+def test_a_seat_depends_on_nothing_but_the_key() -> None:
+    some = keys(100)
+    seats = {key: draw_seat(key, SHARES, MEMBERS) for key in some}
+    assert seats == {key: draw_seat(key, SHARES, MEMBERS) for key in reversed(some)}
+    assert list(seats.values()) != [draw_seat(key, SHARES, MEMBERS) for key in keys(100, step=2)]
+
+
+def test_a_group_has_one_opponent_and_one_role() -> None:
+    """Games of a group are compared with each other, role by role."""
+    for size in (2, 8):
+        games = keys(800, per_group=size)
+        seats = [draw_seat(key, {PAST_SELF: 1.0}, MEMBERS, size) for key in games]
+        for first in range(0, 800, size):
+            assert len(set(seats[first : first + size])) == 1
+        assert Counter(seat.trainable for seat in seats) == {(0,): 400, (1,): 400}

@@ -10,9 +10,7 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.player import PromptTooLong
-from recipe.spiral.players.policy import Generation, PolicyPlayer
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.player import Generation, PolicyPlayer, PromptTooLong, RandomPlayer
 from recipe.spiral.players.records import Tokens
 from recipe.spiral.players.seeds import GameKey
 

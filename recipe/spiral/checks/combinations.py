@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from ..extensions import objectives
 from ..match import Rules
 from ..opponents.engine_settings import has_adapter, models_served
-from ..players import random_player
+from ..players.player import check_random_play
 from ..players.prompts import get_template
 from ..processes.attention import FLASH, PACKED
 from ..rollouts.schedule import parse_games, plays_games, validated_games
@@ -34,7 +34,7 @@ def games(config: DictConfig) -> Iterator[str]:
     get_template(config.prompt.template)
     for share in (*parse_games(config.games), *validated_games(config)):
         if share.random_opening:
-            random_player.check_game(share.id)
+            check_random_play(share.id)
         if share.random_opening and (share.style or config.prompt.style) == "dialogue":
             yield (
                 f"games: {share.id}: random_opening={share.random_opening}: prompt.style=dialogue would show random "

@@ -8,13 +8,11 @@ from typing import Any
 from omegaconf import DictConfig
 
 from ..opponents.engine_settings import has_adapter
-from ..opponents.fixed_opponents import MODEL, parse_opponents
-from ..opponents.kinds import entry_of, kinds, make_player
+from ..opponents.fixed_opponents import MODEL, entry_of, kinds, make_player, parse_opponents
 from ..opponents.model_files import CONFIGS, check_whole, form_of, is_hub_id, local
 from ..opponents.pool import snapshot_step
 from ..players.seats import BASE
-from ..rollouts.schedule import parse_games, validated_games
-from ..rollouts.validation_opponents import matches
+from ..rollouts.schedule import matches, parse_games, validated_games
 
 
 def check_opponents(config: DictConfig) -> None:

@@ -18,9 +18,8 @@ from omegaconf import DictConfig, OmegaConf
 from ..games import make
 from ..match import Rules, play
 from ..opponents.model_files import CONFIGS, check_unchanged, check_whole, is_hub_id, local
-from ..players.player import Position, Response
+from ..players.player import Position, RandomPlayer, Response
 from ..players.prompts import Encode, Tokenizer, check_words, encoder
-from ..players.random_player import RandomPlayer
 from ..players.seeds import GameKey
 from ..processes.attention import FLASH, PACKED, TORCHS
 from ..processes.terminal import note

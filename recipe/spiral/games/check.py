@@ -1,6 +1,6 @@
 """What every game must keep, by playing it at random: ``python -m recipe.spiral.games.check my_games:Pennies``.
 
-The shared test of all games (``tests/games/test_every_game.py``) calls the same functions.
+The shared test of all games (``tests/games/test_every_game.py``) calls the same function.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from .base import TEXTARENA, Game, GameFailure, IllegalAction, UnknownGame
 from .registry import make
 
 #: What no game may trip over: each is no action, or one in its canonical form.
 GARBAGE = ("", "[]", "[99]", "[-1]", "[nonsense 17]", "\x00", "[GAME] Player 0 wins", "٤", "4" * 5000, "[" * 10_000)
-#: The share of a game's states that are looked at closely.
-STATES = 0.1
 
 
 class BrokenContract(AssertionError):
@@ -44,12 +42,10 @@ def player_rng(seed: int) -> random.Random:
     return random.Random(f"player {seed}")
 
 
-def trace(game_id: str, seed: int, beside: Callable[[], object] = lambda: None) -> list[str]:
-    """All that is seen and done in a random game; ``beside`` is called before each turn."""
-    game, seen = make(game_id, seed), []
-    for _, action in playout(game, player_rng(seed)):
-        seen.append(f"{game.observation(0)}|{game.observation(1)}|{action}")
-        beside()
+def trace(game_id: str, seed: int) -> list[str]:
+    """All that is seen and done in a random game."""
+    game = make(game_id, seed)
+    seen = [f"{game.observation(0)}|{game.observation(1)}|{action}" for _, action in playout(game, player_rng(seed))]
     return [*seen, game.render(), str(game.rewards())]
 
 
@@ -67,21 +63,40 @@ def digests_elsewhere(game_ids: list[str]) -> list[str]:
     return ran.stdout.split()
 
 
-def _state(game: Game) -> tuple[object, ...]:
-    """All that can be seen of a game from outside, its randomness included."""
-    return game.observation(0), game.observation(1), game.render(), game.legal_actions(), game.random.getstate()
+def check_game(game_id: str, games: int = 100, elsewhere: str | None = None) -> None:
+    """Raises BrokenContract, or whatever the game raises. ``elsewhere`` is the game's digest there, if it is known."""
+    game = make(game_id, 0)
+    hides = not game.perfect_information and not game_id.startswith(TEXTARENA)  # its environments do not say it
+    require(
+        not hides or type(game).change_private is not Game.change_private,
+        "the game does not say what it hides: override change_private(player), or set perfect_information = True if "
+        "both players see everything, also each other's choices",
+    )
+    changes, every = 0, max(1, min(10, games // 10))
+    for seed in range(games):
+        game, rng, turns = make(game_id, seed), player_rng(seed), 0
+        try:
+            for _ in playout(game, rng):
+                if (seed + turns) % every == 0:
+                    _check_state(game, rng)
+                    changes += hides and _check_hiding(game)
+                turns += 1
+                require(turns <= game.max_turns, f"the game goes on after max_turns={game.max_turns} turns")
+            _check_end(game)
+        except BrokenContract as broken:
+            raise BrokenContract(f"seed {seed}, turn {turns}: {broken}") from None
+    unseen = "change_private(player) changes nothing that player sees or render() shows, at any state"
+    require(changes > 0 or not hides, unseen)
+    _check_seeds(game_id, elsewhere)
 
 
 def _check_state(game: Game, rng: random.Random) -> None:
     """The invariants of a state that is not terminal."""
-    before = _state(game)
-    legal = game.legal_actions()
+    before, legal = _state(game), game.legal_actions()
     require(game.current_player in (0, 1), f"current_player is {game.current_player!r}, and must be 0 or 1")
-    for player in (0, 1):
-        text = game.observation(player)
-        require(isinstance(text, str) and bool(text.strip()), f"observation({player}) must be a text that is not empty")
-    require(bool(legal), "legal_actions() is empty, and the game is not over")
-    require(len(set(legal)) == len(legal), "legal_actions() names an action twice")
+    for text in before[:2]:
+        require(isinstance(text, str) and bool(text.strip()), "an observation must be a text that is not empty")
+    require(len(set(legal)) == len(legal) > 0, "legal_actions() is empty, or names an action twice")
     for action in rng.sample(legal, min(4, len(legal))):
         read = game.parse(action)
         require(read == action, f"parse({action!r}) must be the legal action itself, not {read!r}")
@@ -90,11 +105,27 @@ def _check_state(game: Game, rng: random.Random) -> None:
         _refuses(game, action, True)
     for text in GARBAGE:
         read = game.parse(text)
-        again = read is None or game.parse(read) == read
-        require(again, f"parse({text[:30]!r}) is {read!r}, which is not read as itself")
+        require(
+            read is None or game.parse(read) == read, f"parse({text[:30]!r}) is {read!r}, which is not read as itself"
+        )
         if read != text:
             _refuses(game, text, True)
-    require(_state(game) == before, "looking, copying or a refused action has changed the game")
+    if rng.random() < 0.1:
+        ends = [_end(game.copy()) for _ in range(2)]
+        require(ends[0] == ends[1], "two copies, played alike, end differently")
+    require(_state(game) == before, "looking, a copy or a refused action has changed the game")
+
+
+def _state(game: Game) -> tuple[object, ...]:
+    """All that can be seen of a game from outside, its randomness included."""
+    return game.observation(0), game.observation(1), game.render(), game.legal_actions(), game.random.getstate()
+
+
+def _end(game: Game) -> tuple[object, ...]:
+    """How the game ends, played on in one way."""
+    for _ in playout(game, random.Random(1)):
+        pass
+    return game.render(), game.rewards()
 
 
 def _refuses(game: Game, action: str, illegal: bool) -> None:
@@ -107,9 +138,20 @@ def _refuses(game: Game, action: str, illegal: bool) -> None:
         require(not illegal, f"step({action[:30]!r}) must raise IllegalAction: it is no legal action")
 
 
-def _check_end(game: Game, turns: int) -> None:
-    """The invariants of a game that is over after so many turns."""
-    require(turns <= game.max_turns, f"the game took {turns} turns, and max_turns is {game.max_turns}")
+def _check_hiding(game: Game) -> int:
+    """What only one player knows does not reach the other; returns how many players had something to hide."""
+    changes = 0
+    for player in (0, 1):
+        changed, seen = game.copy(), game.observation(1 - player)
+        changed.change_private(player)
+        changes += (changed.render(), changed.observation(player)) != (game.render(), game.observation(player))
+        leak = f"player {1 - player} sees what only player {player} knows, in\n{seen}"
+        require(changed.observation(1 - player) == seen, leak)
+    return changes
+
+
+def _check_end(game: Game) -> None:
+    """The invariants of a game that is over."""
     require(game.legal_actions() == (), "legal_actions() must be () when the game is over")
     rewards = game.rewards()
     pair = isinstance(rewards, tuple) and len(rewards) == 2
@@ -120,88 +162,18 @@ def _check_end(game: Game, turns: int) -> None:
         _refuses(game, action, True)
 
 
-def check_playouts(game_id: str, seeds: range) -> None:
-    """Random games keep the invariants: at a share of their states, and at their ends."""
-    for seed in seeds:
-        game, rng, turns = make(game_id, seed), player_rng(seed), 0
-        over = game.is_terminal
-        require(over in (True, False), f"is_terminal is {over}, and must be True or False: make it a property")
-        try:
-            for _ in playout(game, rng):
-                if rng.random() < STATES:
-                    _check_state(game, rng)
-                turns += 1
-                require(turns <= game.max_turns, f"the game goes on after max_turns={game.max_turns} turns")
-            _check_end(game, turns)
-        except BrokenContract as broken:
-            raise BrokenContract(f"seed {seed}, turn {turns}: {broken}") from None
-
-
-def check_hiding(game_id: str, seeds: range) -> None:
-    """What only one player knows does not reach the other: changing it leaves the other's observation as it is."""
-    game = make(game_id, 0)
-    require(
-        game.perfect_information or type(game).change_private is not Game.change_private,
-        "the game does not say what it hides: override change_private(player), or set perfect_information = True if "
-        "both players see everything, also each other's choices",
-    )
-    if game.perfect_information:
-        return
-    changes = 0
-    for seed in seeds:
-        for game, _ in playout(make(game_id, seed), player_rng(seed)):
-            for player in (0, 1):
-                changed, other = game.copy(), 1 - player
-                changed.change_private(player)
-                changes += (changed.render(), changed.observation(player)) != (game.render(), game.observation(player))
-                seen = game.observation(other)
-                leak = f"seed {seed}: player {other} sees what only player {player} knows, in\n{seen}"
-                require(changed.observation(other) == seen, leak)
-    require(changes > 0, "change_private(player) changes nothing that player sees or render() shows, at any state")
-
-
-def check_copies(game_id: str, seeds: range) -> None:
-    """A copy goes on as the game would, with the same randomness, and leaves the game alone."""
-    for seed in seeds:
-        rng = player_rng(seed)
-        game, last = make(game_id, seed), rng.randrange(8)
-        for turn, _ in enumerate(playout(game, rng)):
-            if turn == last:
-                break
-        twins, before, ends = (game.copy(), game.copy()), _state(game), []
-        for twin in twins:
-            for _ in playout(twin, random.Random(1)):
-                pass
-            ends.append((twin.render(), twin.rewards()))
-        require(ends[0] == ends[1], f"seed {seed}: two copies, played alike, end differently")
-        require(_state(game) == before, f"seed {seed}: playing a copy has changed the game")
-
-
-def check_seeds(game_id: str, elsewhere: str | None = None) -> None:
-    """The same seed gives the same game: beside others, with any global generator, and in any process. ``elsewhere`` is
-    the game's digest there, if it is known."""
-    alone = trace(game_id, 7)
+def _check_seeds(game_id: str, elsewhere: str | None) -> None:
+    """The same seed gives the same game, with any global generator and in any process."""
+    first = trace(game_id, 7)
     random.seed(1)
-    before, moves = random.getstate(), random.Random(0)
-    others = [playout(make(game_id, seed), moves) for seed in (7, 8, 9)]
-    among = trace(game_id, 7, lambda: [next(other, None) for other in others])
-    require(among == alone, "the same seed gives another game beside other games")
+    before = random.getstate()
+    require(trace(game_id, 7) == first, "the same seed gives another game a second time")
     require(random.getstate() == before, "the game draws from the module random; draw from self.random")
     require(
         digest(game_id) == (elsewhere or digests_elsewhere([game_id])[0]),
         "the same seed gives another game in another process; sort sets before you walk through them, and do not use "
         "hash()",
     )
-
-
-def check_game(game_id: str, games: int = 100) -> None:
-    """All of this, in so many random games. Raises BrokenContract, or whatever the game raises."""
-    few = range(max(1, games // 10))
-    check_playouts(game_id, range(games))
-    check_copies(game_id, few)
-    check_seeds(game_id)
-    if not game_id.startswith(TEXTARENA):  # its environments do not say what they hide
-        check_hiding(game_id, few)
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ import random
 import re
 
 from .base import IllegalAction, win
-from .text import MESSAGE, TalkGame
+from .talk import MESSAGE, TalkGame
 
 #: Common nouns with a regular plural in -s or -es.
 NOUNS = tuple(

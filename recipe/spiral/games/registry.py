@@ -1,19 +1,33 @@
 """All games by id. A new game of this repository is one file and one line in ``_GAMES``.
 
-A game's module is imported when the game is made. The ids ``textarena:<id>`` are TextArena's two-player environments,
-and ``my_package.my_game:Pennies`` is a class from outside (``outside``).
+A game's module is imported when the game is made. Besides ours there are TextArena's two-player environments
+(``textarena:<id>``) and games of users' own packages: ``my_package.my_game:Pennies``, or a name that an installed
+package gives to one in its ``pyproject.toml``:
+
+    [project.entry-points."verl_spiral.games"]
+    Pennies = "my_package.my_game:Pennies"
 """
 
 from __future__ import annotations
 
 import difflib
-import importlib
+import importlib.metadata
+import inspect
+import os
+import random
+import re
+import sys
+import traceback
 from collections.abc import Container, Mapping
-from types import MappingProxyType
+from contextlib import suppress
+from functools import cache
 from typing import Any, NamedTuple
 
-from .base import TEXTARENA, Game, UnknownGame
-from .outside import game_class, installed, is_class, is_outside
+from .base import TEXTARENA, Game, GameFailure, UnknownGame
+
+GROUP = "verl_spiral.games"
+#: An id goes into metrics' names, where "/" divides.
+_NAME = re.compile(r"[\w.-]+", re.ASCII)
 
 
 class NotNamed(ImportError):
@@ -24,45 +38,39 @@ class NotNamed(ImportError):
 
 
 class _Entry(NamedTuple):
-    """A game's module and class, its arguments, and its names in TextArena (-v0) and in SPIRAL (-v1, -v2)."""
+    """A game's module, whose class is called as the id up to a "-"; its arguments; its names in TextArena (-v0) and in
+    SPIRAL (-v1, -v2)."""
 
     module: str
-    name: str
-    arguments: Mapping[str, Any] = MappingProxyType({})
-    aliases: tuple[str, ...] = ()
+    arguments: Mapping[str, Any]
+    aliases: str = ""
 
 
 _GAMES = {
-    "TicTacToe": _Entry("tictactoe", "TicTacToe", {}, ("TicTacToe-v0",)),
-    "KuhnPoker": _Entry("kuhn_poker", "KuhnPoker", {"rounds": 1}),
-    "KuhnPoker-3": _Entry("kuhn_poker", "KuhnPoker", {"rounds": 3}, ("KuhnPoker-v0",)),
-    "KuhnPoker-5": _Entry("kuhn_poker", "KuhnPoker", {"rounds": 5}, ("KuhnPoker-v1", "KuhnPoker-v0-short")),
-    "ConnectFour": _Entry("connect_four", "ConnectFour", {}, ("ConnectFour-v0",)),
-    "PigDice": _Entry("pig_dice", "PigDice", {"target": 50, "rounds": 25}, ("PigDice-v1", "PigDice-v0-50")),
-    "PigDice-100": _Entry("pig_dice", "PigDice", {"target": 100, "rounds": 50}, ("PigDice-v0", "PigDice-v0-100")),
-    "LiarsDice": _Entry("liars_dice", "LiarsDice", {"dice": 5}, ("LiarsDice-v1", "LiarsDice-v0")),
-    "LiarsDice-3": _Entry("liars_dice", "LiarsDice", {"dice": 3}, ("LiarsDice-v0-small",)),
-    "LiarsDice-1": _Entry("liars_dice", "LiarsDice", {"dice": 1}),
-    "Nim": _Entry("nim", "Nim", {"piles": (3, 4, 5)}, ("Nim-v0",)),
-    "Snake": _Entry("snake", "Snake", {"size": 5, "apples": 2, "steps": 20}, ("Snake-v0",)),
-    "Snake-10": _Entry("snake", "Snake", {"size": 10, "apples": 3, "steps": 50}, ("Snake-v0-standard",)),
-    "Breakthrough": _Entry("breakthrough", "Breakthrough", {"size": 8}, ("Breakthrough-v0",)),
-    "Breakthrough-5": _Entry("breakthrough", "Breakthrough", {"size": 5}, ("Breakthrough-v0-tiny",)),
-    "SimpleNegotiation": _Entry("simple_negotiation", "SimpleNegotiation", {"goods": 2}, ("SimpleNegotiation-v1",)),
-    "SimpleNegotiation-5": _Entry(
-        "simple_negotiation", "SimpleNegotiation", {"goods": 5}, ("SimpleNegotiation-v2", "SimpleNegotiation-v0")
-    ),
-    "SimpleBlindAuction": _Entry(
-        "simple_blind_auction", "SimpleBlindAuction", {}, ("SimpleBlindAuction-v1", "SimpleBlindAuction-v0")
-    ),
-    "TruthAndDeception": _Entry(
-        "truth_and_deception", "TruthAndDeception", {}, ("TruthAndDeception-v1", "TruthAndDeception-v0")
-    ),
-    "DontSayIt": _Entry("dont_say_it", "DontSayIt", {}, ("DontSayIt-v0",)),
-    "WordChains": _Entry("word_chains", "WordChains", {}, ("WordChains-v1", "WordChains-v0")),
-    "SpellingBee": _Entry("spelling_bee", "SpellingBee", {}, ("SpellingBee-v1", "SpellingBee-v0")),
+    "TicTacToe": _Entry("tictactoe", {}, "TicTacToe-v0"),
+    "KuhnPoker": _Entry("kuhn_poker", {"rounds": 1}),
+    "KuhnPoker-3": _Entry("kuhn_poker", {"rounds": 3}, "KuhnPoker-v0"),
+    "KuhnPoker-5": _Entry("kuhn_poker", {"rounds": 5}, "KuhnPoker-v1 KuhnPoker-v0-short"),
+    "ConnectFour": _Entry("connect_four", {}, "ConnectFour-v0"),
+    "PigDice": _Entry("pig_dice", {"target": 50, "rounds": 25}, "PigDice-v1 PigDice-v0-50"),
+    "PigDice-100": _Entry("pig_dice", {"target": 100, "rounds": 50}, "PigDice-v0 PigDice-v0-100"),
+    "LiarsDice": _Entry("liars_dice", {"dice": 5}, "LiarsDice-v1 LiarsDice-v0"),
+    "LiarsDice-3": _Entry("liars_dice", {"dice": 3}, "LiarsDice-v0-small"),
+    "LiarsDice-1": _Entry("liars_dice", {"dice": 1}),
+    "Nim": _Entry("nim", {"piles": (3, 4, 5)}, "Nim-v0"),
+    "Snake": _Entry("snake", {"size": 5, "apples": 2, "steps": 20}, "Snake-v0"),
+    "Snake-10": _Entry("snake", {"size": 10, "apples": 3, "steps": 50}, "Snake-v0-standard"),
+    "Breakthrough": _Entry("breakthrough", {"size": 8}, "Breakthrough-v0"),
+    "Breakthrough-5": _Entry("breakthrough", {"size": 5}, "Breakthrough-v0-tiny"),
+    "SimpleNegotiation": _Entry("simple_negotiation", {"goods": 2}, "SimpleNegotiation-v1"),
+    "SimpleNegotiation-5": _Entry("simple_negotiation", {"goods": 5}, "SimpleNegotiation-v2 SimpleNegotiation-v0"),
+    "SimpleBlindAuction": _Entry("simple_blind_auction", {}, "SimpleBlindAuction-v1 SimpleBlindAuction-v0"),
+    "TruthAndDeception": _Entry("truth_and_deception", {}, "TruthAndDeception-v1 TruthAndDeception-v0"),
+    "DontSayIt": _Entry("dont_say_it", {}, "DontSayIt-v0"),
+    "WordChains": _Entry("word_games", {}, "WordChains-v1 WordChains-v0"),
+    "SpellingBee": _Entry("word_games", {}, "SpellingBee-v1 SpellingBee-v0"),
 }
-_ALIASES = {alias: game_id for game_id, entry in _GAMES.items() for alias in entry.aliases}
+_ALIASES = {alias: game_id for game_id, entry in _GAMES.items() for alias in entry.aliases.split()}
 
 
 def known_games() -> tuple[str, ...]:
@@ -83,7 +91,7 @@ def id_of(game_id: str) -> str:
         return name
     if name in _ALIASES:
         return _ALIASES[name]
-    if game_id.startswith(TEXTARENA) or is_outside(game_id):
+    if game_id.startswith(TEXTARENA) or is_class(game_id) or game_id in installed():
         return game_id
     near = difflib.get_close_matches(game_id, [*_GAMES, *_ALIASES, *installed()], n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -119,9 +127,9 @@ def make(game_id: str, seed: int) -> Game:
         return TextArenaGame(seed, game_id)
     if game_id not in _GAMES:
         return game_class(game_id)(seed)
-    module, name, arguments, _ = _GAMES[game_id]
-    game: type[Game] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
-    return game(seed, **arguments)
+    entry = _GAMES[game_id]
+    game: type[Game] = getattr(importlib.import_module(f"{__package__}.{entry.module}"), game_id.partition("-")[0])
+    return game(seed, **entry.arguments)
 
 
 def make_named(game_id: str, seed: int, named: Container[str]) -> Game:
@@ -130,3 +138,55 @@ def make_named(game_id: str, seed: int, named: Container[str]) -> Game:
     if is_class(game_id) and game_id not in named:
         raise NotNamed(game_id)
     return make(game_id, seed)
+
+
+def is_class(game_id: str) -> bool:
+    """Whether an id is a module's and a class's: to make the game runs their code."""
+    return ":" in game_id and not game_id.startswith(TEXTARENA)
+
+
+@cache
+def installed() -> dict[str, str]:
+    """Names that installed packages give to games -> ``module:Class``. What lies in the working directory, where
+    ``python -m`` looks as well, is not installed."""
+    here = os.path.realpath(os.curdir)
+    folders = [folder for folder in sys.path if os.path.realpath(folder) != here]
+    packages = importlib.metadata.distributions(path=folders)
+    return {point.name: point.value for package in packages for point in package.entry_points if point.group == GROUP}
+
+
+@cache
+def game_class(game_id: str) -> type[Game]:
+    """The class of a game from outside, or an error as of ``resolve``. One game is played, to try it."""
+    place = game_id if is_class(game_id) else installed()[game_id]
+    if place != game_id and not _NAME.fullmatch(game_id):
+        raise UnknownGame(f"{game_id!r}: a game's name may have letters, digits, '_', '-' and '.' only")
+    try:
+        cls: type[Game] = importlib.metadata.EntryPoint(game_id, place, GROUP).load()
+        _try(cls)
+    except ImportError as error:
+        mend = "install its package, start where it lies with python -m, or name its folder in PYTHONPATH"
+        raise ImportError(f"{place}: {error}; {mend}") from error
+    except Exception as error:  # whatever the module or the game raises
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno}: {last.line})"
+        raise UnknownGame(f"{place}: is no game that can be played: {said}") from error
+    return cls
+
+
+def _try(cls: type[Game]) -> None:
+    """One game at random, which raises what a training would trip over later, or train with (``check`` finds more)."""
+    if not inspect.isclass(cls) or not issubclass(cls, Game):
+        raise TypeError("it is no subclass of recipe.spiral.games.Game")
+    game, rng = cls(0), random.Random(0)
+    with suppress(GameFailure):  # it does not know its legal actions
+        for _ in range(game.max_turns):
+            if game.is_terminal:
+                break
+            game.observation(game.current_player)
+            game.step(game.random_action(rng))
+        if game.is_terminal not in (True,):  # also NumPy's
+            raise ValueError(f"is_terminal is {game.is_terminal} after max_turns={game.max_turns}, and must be True")
+        first, second = rewards = game.rewards()
+        if not -1 <= first == -second <= 1:
+            raise ValueError(f"rewards() are {rewards}, and must be two from -1 to 1 with sum 0")

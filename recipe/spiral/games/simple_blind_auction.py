@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from .base import IllegalAction, compare, normalise
-from .text import MESSAGE, TalkGame
+from .talk import MESSAGE, TalkGame
 
 _NUMBER = "(?:0|[1-9][0-9]{0,5})"
 _ITEM_BID = re.compile(rf"(?:bid )?(?:on )?item ([0-9]) ({_NUMBER})(?![0-9])")

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 
 from .base import IllegalAction, compare
-from .text import LONGEST_MESSAGE, TalkGame, message
+from .talk import LONGEST_MESSAGE, TalkGame, message
 
 ACCEPT, DENY = "[accept]", "[deny]"
 #: An action in brackets within a message.

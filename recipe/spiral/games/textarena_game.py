@@ -142,36 +142,15 @@ class TextArenaGame(Game):
         super().__init__(seed)
         self.game_id = game_id
         self.max_turns = max_turns
-        wrappers = {wrapper.__name__ for wrapper in entry_of(game_id).default_wrappers or ()}
-        self.bracketed = "ActionFormattingWrapper" in wrappers  # an action stands in one pair of brackets
-        self._replay([])
-
-    def _replay(self, actions: list[str]) -> None:
-        """Go to the state after these actions. They always lead to the same state, because the seed is the same."""
-        self.random = random.Random(self.seed)
         self.taken: list[str] = []
+        entry = entry_of(game_id)
+        wrappers = {wrapper.__name__ for wrapper in entry.default_wrappers or ()}
+        self.bracketed = "ActionFormattingWrapper" in wrappers  # an action stands in one pair of brackets
         try:
-            self.env = _start(entry_of(self.game_id), self.random)
+            self.env = _start(entry, self.random)
         except Exception as error:
-            raise GameFailure(f"{self.game_id} cannot be started: {type(error).__name__}: {error}") from error
+            raise GameFailure(f"{game_id} cannot be started: {type(error).__name__}: {error}") from error
         self.env.state.error_allowance = 0  # no second chance
-        for action in actions:
-            self._take(action)
-
-    def _take(self, action: str) -> bool:
-        """Hand an action to the environment; returns whether it accepts it.
-
-        If not, and if the environment fails, which is a ``GameFailure``, the state must not be used.
-        """
-        player = self.current_player
-        seen = len(self.env.state.observations[player])
-        try:
-            with _randomness(self.random):
-                self.env.step(action)
-        except Exception as error:  # environments raise anything, also at legal actions
-            raise GameFailure(f"{self.game_id} failed at {action}: {type(error).__name__}: {error}") from error
-        self.taken.append(action)
-        return not self._refused(player, seen)
 
     @property
     def current_player(self) -> int:
@@ -195,20 +174,26 @@ class TextArenaGame(Game):
     def step(self, action: str) -> None:
         if self.is_terminal or self.parse(action) != action:
             raise IllegalAction("not readable")
-        before, accepted = list(self.taken), False
-        try:
-            accepted = self._take(action)
-        finally:
-            if not accepted:
-                self._replay(before)
-        if not accepted:
+        after = self._after(action)
+        if after is None:
             raise IllegalAction(f"{self.game_id} refuses {action}")
+        vars(self).update(vars(after))
 
-    def _refused(self, player: int, seen: int) -> bool:
-        """Whether the environment refused the player's last action. Some environments only say so in a message."""
-        messages = self.env.state.observations[player][seen:]  # not always texts
-        refused = any("invalid move" in str(text).casefold() for sender, text, _ in messages if sender not in (0, 1))
-        return refused or bool(self.env.state.game_info[player].get("invalid_move"))
+    def _after(self, action: str) -> Self | None:
+        """A copy in which the action was taken, since an environment changes by what it refuses, too; None: it was
+        refused. A ``GameFailure``: the environment failed."""
+        game, player = self.copy(), self.current_player
+        seen = len(self.env.state.observations[player])
+        try:
+            with _randomness(game.random):
+                game.env.step(action)
+        except Exception as error:  # environments raise anything, also at legal actions
+            raise GameFailure(f"{self.game_id} failed at {action}: {type(error).__name__}: {error}") from error
+        game.taken.append(action)
+        # Some environments say it in a message only, and not all messages are texts.
+        said = [str(text) for sender, text, _ in game.env.state.observations[player][seen:] if sender not in (0, 1)]
+        refused = any("invalid move" in text.casefold() for text in said)
+        return None if refused or game.env.state.game_info[player].get("invalid_move") else game
 
     def rewards(self) -> tuple[float, float]:
         """Half the difference between TextArena's rewards; a draw if the last turn did not end the game."""
@@ -249,11 +234,9 @@ class TextArenaGame(Game):
         return self.copied({id(history): [*history] for history in histories})
 
     def _accepts(self, action: str) -> bool:
-        """Whether the action can be played; tried on a copy, which is not undone: replaying a game takes long."""
-        try:
-            return self.copy()._take(action)
-        except GameFailure:
-            return False
+        with contextlib.suppress(GameFailure):
+            return self._after(action) is not None
+        return False
 
     def random_action(self, rng: random.Random) -> str:
         """A random one of ``legal_actions``; a ``GameFailure`` if none was found."""

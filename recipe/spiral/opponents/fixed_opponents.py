@@ -1,20 +1,30 @@
-"""The opponents that do not learn: the config's list ``opponents``."""
+"""The opponents that do not learn: the config's list ``opponents``, and the players that they are.
+
+A kind is the random player, one that an extension adds, or a model, which needs an engine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..extensions import Kind, loaded
 from ..games import resolve
+from ..players.player import Player, RandomPlayer, check_random_play
 from ..players.records import SELF_PLAY
 from ..players.seats import PAST_SELF
-from .kinds import entry_of, kinds
 
 #: A model that the run serves itself, in an engine beside the policy's.
 MODEL = "model"
+#: The kinds of players that need no extension.
+OURS = {"random": Kind(RandomPlayer, check_random_play)}
 #: The keys that an entry of every kind may have.
 OWN = ("kind", "name", "share", "games")
+#: The argument of ``Kind.make`` that is no setting.
+RUN_DIR = "run_dir"
 
 
 @dataclass(frozen=True)
@@ -76,3 +86,60 @@ def find_opponent(name: str, entries: Any) -> FixedOpponent:
     """The entry of that name. A kind that no entry names has its default settings (``validation.opponents``)."""
     named = (opponent for opponent in parse_opponents(entries) if opponent.name == name)
     return next(named, FixedOpponent(name, name, 0.0))
+
+
+def kinds() -> dict[str, Kind]:
+    """The kinds of players that a run has."""
+    known = dict(OURS)
+    for extension in loaded():
+        known.update(extension.opponents())
+    return known
+
+
+def make_player(
+    kind: str,
+    settings: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    known: Mapping[str, Kind] = {},
+    run_dir: str | None = None,
+) -> Player:
+    """A player, which serves any number of games at a time. Nothing is asked of a network.
+
+    Args:
+        kind: one of those that are known.
+        settings: what its ``Kind.make`` takes.
+        name: for records and metrics, in place of the player's own.
+        known: the kinds that there are; none: the run's.
+        run_dir: the folder for what a player notes there; None: it is to note nothing.
+
+    Raises:
+        ValueError: an unknown kind, something is wrong with the settings, or the key's variable is not set.
+        ImportError: a package is not installed; the message names it.
+    """
+    known = known or kinds()
+    if kind not in known:
+        raise ValueError(f"{kind!r} is no kind of fixed player; known: {', '.join(known)}; others come with extensions")
+    given = {str(key): value for key, value in (settings or {}).items()}
+    signature = inspect.signature(known[kind].make)
+    ours = {RUN_DIR: run_dir} if RUN_DIR in signature.parameters else {}
+    try:
+        signature.bind(**given, **ours)
+    except TypeError as error:
+        raise ValueError(f"kind={kind}: {error}") from error
+    player: Any = known[kind].make(**given, **ours)
+    if name is not None:
+        player.name = name
+    return player
+
+
+@contextmanager
+def entry_of(setting: str, entry: Any) -> Iterator[None]:
+    """Name an entry in what the block raises, a ValueError of the block's own class: by its name, or what else tells it
+    from the others. A message that begins with the setting names the entry itself."""
+    try:
+        yield
+    except ValueError as error:
+        if str(error).startswith(f"{setting}: "):
+            raise
+        given = [entry.get(key) for key in ("name", "id", "path", "kind")] if isinstance(entry, Mapping) else []
+        raise type(error)(f"{setting}: {next(filter(None, given), entry)}: {error}") from error

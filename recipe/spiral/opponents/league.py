@@ -1,32 +1,53 @@
 """Whom the policy plays besides itself: the pool of its past selves, and the opponents that do not learn.
 
 This is the trainer's side. Before a step, the pool's members of this step are chosen and loaded. When games are
-launched, each gets its seat. After them, results move the win rates. After the update, the policy may join the pool.
-A checkpoint has the pool's state, and the members' weights beside it.
+launched, each gets its seat, drawn from its key alone: no count is kept, and a resumed run draws the same again. After
+them, results move the win rates. After the update, the policy may join the pool. A checkpoint has the pool's state, and
+the members' weights beside it.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..players.records import GameRecord
-from ..players.seats import BASE, PAST_SELF, Seat
+from ..players.records import SELF_PLAY, GameRecord
+from ..players.seats import BASE, PAST_SELF, Opponent, Seat
 from ..players.seeds import GameKey
 from ..storage.checkpoints import POOL
 from .engine_settings import Engine, has_adapter, members_loaded
 from .fixed_opponents import MODEL, parse_opponents
-from .matchmaking import draw_seat
 from .model_files import local, missing_files, put
-from .pool import Pool, given_name, snapshot_name
-from .pool_folder import PoolFolder
+from .pool import Pool, PoolFolder, given_name, snapshot_name
 
 
 class MemberGone(RuntimeError):
     """The files of a pool's member are gone."""
+
+
+def draw_seat(key: GameKey, shares: Mapping[str, float], members: Sequence[str], games_per_start: int = 1) -> Seat:
+    """The seat of a game: its opponent is drawn by share, and the policy's role follows from the game's number.
+
+    Games of one group (``GameKey.group``) are compared with each other, role by role, so that all have the opponent and
+    the role of the group's first game.
+
+    Args:
+        shares: of all games: the pool's as ``PAST_SELF``, those of fixed opponents by name. What is left is self-play.
+        members: the pool's members of this step, each as likely. While there are none, the pool's games are self-play.
+        games_per_start: how many games a group has.
+    """
+    first = key.start()
+    draw = random.Random(first.seed("seat"))
+    left = max(0.0, 1.0 - sum(shares.values()))
+    (kind,) = draw.choices([*shares, SELF_PLAY], [*shares.values(), left])
+    if kind == SELF_PLAY or (kind == PAST_SELF and not members):
+        return Seat()
+    name = draw.choice(members) if kind == PAST_SELF else kind
+    return Seat(Opponent(kind, name), (first.index // games_per_start % 2,))
 
 
 class League:
@@ -54,8 +75,6 @@ class League:
         self.in_play: Callable[[], Collection[str]] = tuple
         #: Members are LoRA adapters; then ``BASE``, the model without one, needs no files.
         self._adapters = has_adapter(config)
-        #: The opponents' engines give the devices back while the policy trains.
-        self._sleeps = config.trainer.v1.trainer_mode != "separate_async"
         self._members_per_step, self._room = int(fsp.members_per_step), members_loaded(config)
         self._games_per_start = int(config.data.games_per_start)
         self._shares = ({PAST_SELF: float(fsp.ratio)} if fsp.enabled else {}) | {
@@ -93,15 +112,12 @@ class League:
         new = [name for name in drawn if name not in in_play][: max(self._room - len(in_play), 0)]
         return [name for name in drawn if name in in_play or name in new] or sorted(in_play)[-self._members_per_step :]
 
-    def seat(self, games: Sequence[tuple[GameKey, str]]) -> list[Seat]:
-        """Who plays each of a step's games, given by (key, game id)."""
-        return [self.placed(key, self._seat(key, game)) for key, game in games]
-
-    def _seat(self, key: GameKey, game: str) -> Seat:
+    def seat(self, key: GameKey, game: str) -> Seat:
+        """Who plays a game of this step, by its id."""
         seat = draw_seat(key, self._shares, self._playing, self._games_per_start)
         name = seat.opponent.name
         plays = name not in self.fixed or self.fixed[name].plays(game)
-        return seat if plays else Seat()
+        return self.placed(key, seat if plays else Seat())
 
     def placed(self, key: GameKey, seat: Seat) -> Seat:
         """A game's seat with this step's slot of its opponent. Of several slots its games take turns."""
@@ -110,13 +126,8 @@ class League:
         slot = slots[key.index // 2 % len(slots)] if slots else None  # both roles play in each
         return replace(seat, model=name in self._slots, slot=slot)
 
-    def sleep(self) -> None:
-        """When a step's games are over, or go on in the next: give the devices' memory back."""
-        if self.engine is not None and self._sleeps:
-            self.engine.sleep()
-
-    def count(self, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> None:
-        """Take in a step's games: win rates move by those that count."""
+    def count(self, records: Iterable[GameRecord]) -> None:
+        """Take in a step's games that count: win rates move."""
         if self.pool is not None:
             self.pool.record(each for each in records if each.opponent == PAST_SELF)
 
@@ -136,9 +147,11 @@ class League:
     def metrics(self, step: int) -> dict[str, float]:
         """Of the pool, and of this step's members, which are ``fsp/member/<n>``, counted from the oldest, 0: under
         their own names a long run would have any number of metrics."""
-        members = [] if self.pool is None else list(self.pool.members.values())
-        metrics = {} if self.pool is None else {"fsp/size": float(len(members))}
-        for number, member in enumerate(member for member in members if member.name in self._playing):
+        if self.pool is None:
+            return {}
+        metrics = {"fsp/size": float(len(self.pool.members))}
+        members = (member for member in self.pool.members.values() if member.name in self._playing)
+        for number, member in enumerate(members):
             metrics[f"fsp/member/{number}/age"] = float(step - member.step)
             metrics[f"fsp/member/{number}/win"] = member.win_rate
         return metrics
@@ -147,8 +160,7 @@ class League:
 
     def state_dict(self) -> dict[str, Any]:
         """All that is counted, as JSON takes it."""
-        pool = None if self.pool is None else self.pool.state_dict()
-        return {"pool": pool}
+        return {"pool": None if self.pool is None else self.pool.state_dict()}
 
     def save_into(self, checkpoint: Path) -> None:
         """Put the members' weights into a checkpoint that is being written, also of those that have left and play."""
@@ -174,21 +186,20 @@ class League:
         if self.pool is None:
             return
         if not state.get("pool"):
-            return self._add_initial(initial, base, step)
+            for path in initial:
+                self._add_initial(self.pool, path, base, step)
+            return
         self.pool.load_state_dict(state["pool"])
         there = self.folder.names
         if gone := [name for name in self.pool.members if self._has_files(name) and name not in there]:
             raise MemberGone(f"{checkpoint}: its pool lacks {', '.join(gone)}; take another checkpoint")
 
-    def _add_initial(self, paths: Iterable[str], base: str, joined: int) -> None:
-        assert self.pool is not None
-        for path in paths:
-            taken = [*self.pool.members, *self.fixed, PAST_SELF]
-            name = BASE if path == BASE else given_name(Path(path).name, taken)
-            if self._has_files(name):
-                with self.folder.writing(name) as place:
-                    put(local(base if path == BASE else path).absolute(), place)
-            self.pool.add(name, joined, permanent=True)
+    def _add_initial(self, pool: Pool, path: str, base: str, joined: int) -> None:
+        name = BASE if path == BASE else given_name(Path(path).name, [*pool.members, *self.fixed, PAST_SELF])
+        if self._has_files(name):
+            with self.folder.writing(name) as place:
+                put(local(base if path == BASE else path).absolute(), place)
+        pool.add(name, joined, permanent=True)
 
     def _has_files(self, name: str) -> bool:
         return not (name == BASE and self._adapters)

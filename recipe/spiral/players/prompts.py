@@ -14,13 +14,6 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Protocol
 
-#: LaTeX commands that only say how their argument looks.
-_WRAPPERS = r"(?:text|math)(?!bb|color)[a-z]*|mbox|boldsymbol|operatorname\*?"
-#: What opens or closes a box, a wrapper or another group; and what is none of them, although it has a brace.
-_TOKENS = re.compile(
-    rf"(?P<box>\\{{1,2}}boxed\s*\{{)|(?P<wrapper>\\(?:{_WRAPPERS})\s*\{{)|\\.|(?P<group>\{{)|(?P<end>\}})", re.DOTALL
-)
-_ESCAPED = re.compile(r"\\([^a-zA-Z])")
 #: The content of a prompt: the present observation (SPIRAL's), or the player's turns so far as well.
 STYLES = ("state", "dialogue")
 #: A player's earlier turns in their order: what it saw, and the canonical action that it then took.
@@ -29,8 +22,14 @@ History = tuple[tuple[str, str], ...]
 Encode = Callable[[str, History], list[int]]
 #: The argument of chat templates that is the date of a run's prompts, and its form.
 DATE, DATE_FORM = "date_string", "%d %b %Y"
-#: Prompts whose tokens an encoder remembers.
-REMEMBERED = 1024
+
+#: LaTeX commands that only say how their argument looks.
+_WRAPPERS = r"(?:text|math)(?!bb|color)[a-z]*|mbox|boldsymbol|operatorname\*?"
+#: What opens or closes a box, a wrapper or another group; and what is none of them, although it has a brace.
+_TOKENS = re.compile(
+    rf"(?P<box>\\{{1,2}}boxed\s*\{{)|(?P<wrapper>\\(?:{_WRAPPERS})\s*\{{)|\\.|(?P<group>\{{)|(?P<end>\}})", re.DOTALL
+)
+_ESCAPED = re.compile(r"\\([^a-zA-Z])")
 
 
 class Tokenizer(Protocol):
@@ -43,10 +42,18 @@ class Tokenizer(Protocol):
     def apply_chat_template(self, conversation: Sequence[dict[str, str]], **kwargs: Any) -> Any: ...
 
 
+# -- what is read ------------------------------------------------------------------------------------------------------
+
+
 def extract_answer(response: str) -> str | None:
     """The content of the last ``\\boxed{}`` of a response, without LaTeX commands; None if there is none."""
     content = last_box(response)
-    return None if content is None else _plain(content)
+    if content is None:
+        return None
+    wrappers = [token for opening, end in _groups(content) if opening["wrapper"] for token in (opening, end)]
+    places = sorted([0, *(place for token in wrappers for place in token.span()), len(content)])
+    plain = "".join(content[begin:end] for begin, end in zip(places[::2], places[1::2], strict=True))
+    return _ESCAPED.sub(_character, plain).replace("$", "").replace("~", " ").strip()
 
 
 def last_box(response: str) -> str | None:
@@ -55,53 +62,35 @@ def last_box(response: str) -> str | None:
     return response[place[1] : place[2]] if place else None
 
 
-def boxed(action: str) -> str:
-    """A response that gives this action and says nothing else."""
-    return f"\\boxed{{{action}}}"
-
-
 def place_of_box(response: str) -> tuple[int, int, int] | None:
-    """Where the last box begins, and where its content begins and ends.
+    """Where the last box begins, and where its content begins and ends. An empty one counts."""
+    boxes = ((*opening.span(), end.start()) for opening, end in _groups(response) if opening["box"])
+    return max(boxes, default=None)
 
-    Braces nest, and an escaped one is none. A box that is never closed does not count; an empty one does. Takes time
-    linear in the length.
-    """
+
+def _groups(text: str) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
+    """What opens and what closes each group of a text that is closed. Braces nest, and an escaped one is none. Takes
+    time linear in the length."""
     opened: list[re.Match[str]] = []
-    last: tuple[int, int, int] | None = None
-    for token in _TOKENS.finditer(response):
-        if token.lastgroup in ("box", "wrapper", "group"):
+    for token in _TOKENS.finditer(text):
+        if token.lastgroup == "end":
+            if opened:
+                yield opened.pop(), token
+        elif token.lastgroup:
             opened.append(token)
-        elif token["end"] and opened:
-            opening = opened.pop()
-            if opening["box"] and (last is None or opening.start() > last[0]):
-                last = opening.start(), opening.end(), token.start()
-    return last
-
-
-def unwrapped(content: str) -> str:
-    """A box's content without wrappers."""
-    done: list[str] = []
-    opened: list[bool] = []
-    read = 0
-    for token in _TOKENS.finditer(content):
-        opens = token.lastgroup in ("box", "wrapper", "group")
-        if opens:
-            opened.append(token.lastgroup == "wrapper")
-        if token.lastgroup == "wrapper" or (token.lastgroup == "end" and opened and opened.pop()):
-            done.append(content[read : token.start()])
-            read = token.end()
-    return "".join(done) + content[read:]
-
-
-def _plain(content: str) -> str:
-    if "\\" in content:
-        content = _ESCAPED.sub(_character, unwrapped(content))
-    return content.replace("$", "").replace("~", " ").strip()
 
 
 def _character(escaped: re.Match[str]) -> str:
     """What an escaped character stands for: LaTeX's spaces are spaces, its own parentheses begin and end formulas."""
     return " " if escaped[1] in ",;:!/ \\" else "" if escaped[1] in "()" else escaped[1]
+
+
+def boxed(action: str) -> str:
+    """A response that gives this action and says nothing else."""
+    return f"\\boxed{{{action}}}"
+
+
+# -- prompts -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -147,7 +136,8 @@ class Template:
             ValueError: the tokenizer's chat template does not go with this one; the message names one that does.
         """
         if self.plain:
-            return _begun(tokenizer, self.text(observation, history))
+            ids = tokenizer.encode(self.text(observation, history), add_special_tokens=True)
+            return list(ids[:-1] if _ends(tokenizer, ids) else ids)  # some tokenizers end each text
         try:
             return conversation_ids(tokenizer, self.messages(observation, history), chat_template_kwargs)
         except ValueError as error:
@@ -161,10 +151,9 @@ class Template:
         return self.user.replace("{observation}", observation)
 
 
-def _begun(tokenizer: Tokenizer, text: str) -> list[int]:
-    """A text's token ids, with what begins a text, and without the token that some tokenizers end it with."""
-    ids = list(tokenizer.encode(text, add_special_tokens=True))
-    return ids[:-1] if ids[-1:] == [getattr(tokenizer, "eos_token_id", None)] else ids
+def _ends(tokenizer: Tokenizer, ids: list[int]) -> bool:
+    """Whether the last token is the one that ends a response."""
+    return ids[-1:] == [getattr(tokenizer, "eos_token_id", None)]
 
 
 def tells_the_date(tokenizer: Tokenizer) -> bool:
@@ -187,7 +176,7 @@ def conversation_ids(tokenizer: Tokenizer, messages: Sequence[dict[str, str]], k
         )
     except Exception as error:
         raise ValueError(str(error) or type(error).__name__) from error
-    if ids[-1:] == [getattr(tokenizer, "eos_token_id", None)]:
+    if _ends(tokenizer, ids):
         raise ValueError("the model's chat template ends the prompt with the token that ends a response")
     return list(ids)
 
@@ -199,7 +188,8 @@ def check_words(tokenizer: Tokenizer, place: str) -> None:
 
 
 _GOAL = "You are playing a two-player zero-sum game. Make valid actions to win."
-_ANSWER = "Please reason step by step, and put your final answer within \\boxed{}."
+_SHORT = "{observation}\nPut your answer within \\boxed{}."
+_LONG = "{observation}\nPlease reason step by step, and put your final answer within \\boxed{}."
 #: Made-up exchanges: an action in a box and nothing besides, once the second of those that there are, once the first.
 _EXAMPLES = (
     (
@@ -219,39 +209,34 @@ _EXAMPLE_QUESTIONS = (
 )
 #: For base models: a conversation as text, with who is speaking, what is asked, and how the answer is to be given.
 _CONVERSATION = (
-    "Below is a conversation between User and Assistant. {task} Assistant thinks first, step by step, and then gives "
-    "{answer} within \\boxed{{}}, from where it is read."
+    "Below is a conversation between User and Assistant. {} Assistant thinks first, step by step, and then gives {} "
+    "within \\boxed{{}}, from where it is read."
 )
+_OF_GAMES = _CONVERSATION.format(
+    "User shows what a player of a zero-sum game sees.", "a valid action that helps to win"
+)
+_OF_QUESTIONS = _CONVERSATION.format("User asks a question.", "the answer")
 
-
-def _pair(name: str, game: str, question: str, **both: Any) -> Iterator[Template]:
-    """A template and its form for questions."""
-    yield Template(name, game, **both)
-    yield Template(f"{name}_general", question, **both)
-
-
-def _templates() -> Iterator[Template]:
-    short, long = "{observation}\nPut your answer within \\boxed{}.", "{observation}\n" + _ANSWER
-    # The observation as it is, with one line on the answer's form: short, for small models and instruct models.
-    yield from _pair("chat", short, long)
-    # After two examples: for models so small that they would not answer in that form otherwise.
-    yield Template("chat_examples", short, examples=_EXAMPLES)
-    yield Template("chat_examples_general", long, examples=_EXAMPLE_QUESTIONS)
-    # SPIRAL's templates (arXiv 2506.24119, appendix), in its wording.
-    question = f"Question: {long}"
-    yield from _pair("qwen3", f"{_GOAL}\nObservation: {long}", question)
-    yield Template("llama_instruct", f"Current Observation: {long}", system=_GOAL)
-    yield Template("llama_instruct_general", question, system="You are a helpful assistant.")
-    # For base models whose tokenizer has no chat template: plain text.
-    for end, who, shown, answer in (
-        ("", "User shows what a player of a zero-sum game sees.", "Observation", "a valid action that helps to win"),
-        ("_general", "User asks a question.", "Question", "the answer"),
-    ):
-        head, user = _CONVERSATION.format(task=who, answer=answer), f"User: {shown}: {{observation}}\nAssistant:"
-        yield Template(f"octothinker{end}", user, system=head, plain=True)
-
-
-TEMPLATES = {template.name: template for template in _templates()}
+#: By name; a name with "_general" is the form for questions.
+TEMPLATES = {
+    template.name: template
+    for template in (
+        # The observation as it is, with one line on the answer's form: short, for small models and instruct models.
+        Template("chat", _SHORT),
+        Template("chat_general", _LONG),
+        # After two examples: for models so small that they would not answer in that form otherwise.
+        Template("chat_examples", _SHORT, examples=_EXAMPLES),
+        Template("chat_examples_general", _LONG, examples=_EXAMPLE_QUESTIONS),
+        # SPIRAL's templates (arXiv 2506.24119, appendix), in its wording.
+        Template("qwen3", f"{_GOAL}\nObservation: {_LONG}"),
+        Template("qwen3_general", f"Question: {_LONG}"),
+        Template("llama_instruct", f"Current Observation: {_LONG}", system=_GOAL),
+        Template("llama_instruct_general", f"Question: {_LONG}", system="You are a helpful assistant."),
+        # For base models whose tokenizer has no chat template: plain text.
+        Template("octothinker", "User: Observation: {observation}\nAssistant:", system=_OF_GAMES, plain=True),
+        Template("octothinker_general", "User: Question: {observation}\nAssistant:", _OF_QUESTIONS, plain=True),
+    )
+}
 
 
 def get_template(name: str, setting: str = "prompt.template") -> Template:
@@ -273,18 +258,13 @@ def check_style(style: object, setting: str = "prompt.style") -> None:
 
 
 def encoder(tokenizer: Tokenizer, template: str, style: str, **chat_template_kwargs: Any) -> Encode:
-    """How a policy's prompts are made. The latest are remembered: games that are played side by side have many alike.
-
-    The style "state" leaves the earlier turns out. No such template or style is a ``ValueError``.
-    """
+    """How a policy's prompts are made; the style "state" leaves the earlier turns out. No such template or style is a
+    ``ValueError``."""
     check_style(style)
     known = get_template(template)
 
-    @lru_cache(REMEMBERED)
+    @lru_cache(1024)  # games that are played side by side have many prompts alike
     def ids(observation: str, shown: History) -> tuple[int, ...]:
         return tuple(known.encode(tokenizer, observation, shown, **chat_template_kwargs))
 
-    def encode(observation: str, history: History) -> list[int]:
-        return list(ids(observation, tuple(history) if style == "dialogue" else ()))
-
-    return encode
+    return lambda observation, history: list(ids(observation, tuple(history) if style == "dialogue" else ()))

@@ -6,11 +6,9 @@ import argparse
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from ..games import resolve
-from ..storage.disk import existing, unwritable
 from .interrupts import interrupt_on_signals
 from .terminal import fail, run_command
 
@@ -45,16 +43,6 @@ def within(kind: type[Number], least: float, most: float = math.inf) -> Callable
         raise argparse.ArgumentTypeError(f"{text}: must be {what} {extent}")
 
     return read
-
-
-def new_file(text: str) -> Path:
-    """The type of an option that names a file to write, after the work perhaps."""
-    file = Path(text)
-    if why := "is a folder" if file.is_dir() else unwritable(file.parent):
-        raise argparse.ArgumentTypeError(f"{text}: {why}; name another file")
-    if existing(file.parent) != file.parent.absolute():
-        raise argparse.ArgumentTypeError(f"{text}: there is no folder {file.parent}; make it, or name another file")
-    return file
 
 
 def own_game(text: str) -> str:

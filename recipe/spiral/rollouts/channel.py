@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -113,8 +113,8 @@ _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Rep
 class Played:
     """The games of a batch that count and those that were discarded, by key order."""
 
-    records: list[GameRecord]
-    discarded: list[GameRecord]
+    records: list[GameRecord] = field(default_factory=list)
+    discarded: list[GameRecord] = field(default_factory=list)
 
     def check_any(self, step: int) -> None:
         """Raises GameFailed: no game counts, because a player or the game failed in each of them."""
@@ -141,7 +141,14 @@ def take(keys: Iterable[GameKey]) -> Played:
         GameFailed: one of them ended in an error.
         GameLost: one of them did not report.
     """
-    reports = _take(list(keys))
+    names = [*map(_name, keys)]
+    reported = _reported(names)
+    reports = _reports(reported)
+    if lost := {*names} - {*reported}:
+        first = next(name for name in names if name in lost)
+        raise GameLost(f"{len(lost)} of {len(names)} games were launched and never reported, the first: {first}")
+    if names:
+        tq.kv_clear(keys=names, partition_id=PARTITION)
     games = sorted((game for report in reports for game in report.games), key=attrgetter("key.order"))
     return Played(
         [game for game in games if game.discarded is None], [game for game in games if game.discarded is not None]
@@ -150,31 +157,19 @@ def take(keys: Iterable[GameKey]) -> Played:
 
 def forget(keys: Iterable[GameKey]) -> None:
     """Clear what there is of games that are to be played again."""
-    if names := _reported(keys):
+    if names := _reported(map(_name, keys)):
         tq.kv_clear(keys=names, partition_id=PARTITION)
 
 
 def raise_failures(keys: Iterable[GameKey]) -> None:
     """Raise the first of these games' errors, a GameFailed, if there is one."""
-    _reports(_reported(keys))
+    _reports(_reported(map(_name, keys)))
 
 
-def _take(keys: Sequence[GameKey]) -> list[Report]:
-    """The reports of these keys, in their order."""
-    names, reported = [_name(key) for key in keys], _reported(keys)
-    reports = _reports(reported)
-    there = {*reported}
-    if lost := [name for name in names if name not in there]:
-        raise GameLost(f"{len(lost)} of {len(names)} games were launched and never reported, the first: {lost[0]}")
-    if names:
-        tq.kv_clear(keys=names, partition_id=PARTITION)
-    return reports
-
-
-def _reported(keys: Iterable[GameKey]) -> list[str]:
-    """The names of the entries that there are, in the order of the keys."""
+def _reported(names: Iterable[str]) -> list[str]:
+    """Those of which there is an entry, in their order."""
     there = (tq.kv_list(PARTITION) or {}).get(PARTITION, {})
-    return [name for name in map(_name, keys) if name in there]
+    return [name for name in names if name in there]
 
 
 def _reports(names: list[str]) -> list[Report]:

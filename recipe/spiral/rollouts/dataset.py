@@ -12,8 +12,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from .schedule import parse_games, training_row, validated_games, validation_rows
-from .validation_opponents import matches
+from .schedule import matches, parse_games, training_row, validated_games, validation_rows
 
 #: verl wants a length; this many games are never reached.
 ENDLESS = 1_000_000_000

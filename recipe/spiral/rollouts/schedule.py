@@ -1,4 +1,6 @@
-"""Which games a run plays, with which keys and opponents: a function of the run's seed and a game's index alone."""
+"""Which games a run plays, with which keys, and in validation against whom: a function of the run's seed and a game's
+index alone. Who plays a training game is decided when it is launched (``opponents.league``).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from itertools import product
 from typing import Any
 
 from ..games import resolve
+from ..opponents.fixed_opponents import MODEL, find_opponent, kinds, make_player
 from ..players.prompts import check_style, get_template
 from ..players.seats import Opponent, Seat
 from ..players.seeds import GameKey, derive_seed
@@ -103,6 +106,38 @@ def training_row(
     return {**_row(share, key, index, Seat()), "__rollout_n__": 2 * games_per_start}
 
 
+def matches(
+    names: Any, opponents: Any, shares: Sequence[GameShare], required: bool = True
+) -> list[tuple[str, list[GameShare]]]:
+    """Each of validation's opponents, in their order, with the games that it plays.
+
+    Args:
+        names: ``validation.opponents``: kinds, or names of entries of ``opponents``.
+        opponents: the config's ``opponents``.
+        required: whether there must be games for each. Not where there is no validation.
+
+    Raises:
+        ValueError: one is there twice or unknown, its settings are wrong, or it plays none of the games.
+        ImportError: one needs a package that is not installed; the message names the extra.
+    """
+    matched: dict[str, list[GameShare]] = {}
+    for name in map(str, names):
+        opponent, setting = find_opponent(name, opponents), f"validation.opponents: {name!r}"
+        if name in matched or opponent.kind == MODEL:
+            raise ValueError(f"{setting}: a model plays in training only, and another opponent is named once")
+        try:
+            make_player(opponent.kind, opponent.settings)
+        except ValueError as error:
+            raise ValueError(f"{setting}: {error}") from error
+        matched[name] = [share for share in shares if opponent.plays(share.id) and _can(opponent.kind, share.id)]
+        if required and not matched[name]:
+            games = ", ".join(share.id for share in shares)
+            raise ValueError(f"{setting}: plays none of the games of validation ({games}); leave it out")
+    if required and not matched:
+        raise ValueError("validation.opponents=[]: name one; trainer.test_freq=-1 leaves validation out")
+    return [(name, played) for name, played in matched.items() if played]
+
+
 def validation_rows(
     matches: Sequence[tuple[str, Sequence[GameShare]]], run_seed: int, games_per_role: int
 ) -> list[dict[str, Any]]:
@@ -128,3 +163,11 @@ def _row(share: GameShare, key: GameKey, index: int, seat: Seat) -> dict[str, An
         "key": key.to_dict(),
         **seat.columns(),
     }
+
+
+def _can(kind: str, game: str) -> bool:
+    try:
+        kinds()[kind].check_game(game)
+    except ValueError:
+        return False
+    return True

@@ -42,40 +42,36 @@ class RolloutWorker(_VerlWorker):
         self, prompt: dict[str, Any], sampling_params: dict[str, Any], trajectory: dict[str, Any], trace: bool = False
     ) -> None:
         """Run all sessions of a row, whose status is then "finished" or "failure"."""
-        row = dict(prompt)
-        sessions = int(row.pop("__rollout_n__", 1))
-        runs = [
-            self._run_agent_loop(dict(sampling_params), trajectory=trajectory, trace=trace, session_id=session, **row)
-            for session in range(sessions)
-        ]
-        outcomes = await asyncio.gather(*runs, return_exceptions=True)
+        row, partition = dict(prompt), "val" if trajectory["validate"] else "train"
+        name, sessions = row.pop("agent_name"), int(row.pop("__rollout_n__", 1))
+        where = {name: trajectory[name] for name in ("step", "sample_index", "rollout_n", "validate")}
+
+        async def run(session: int) -> None:
+            with rollout_trace_attr(**where, name="agent_loop", trace=trace):
+                output = await self._loop(name).run(dict(sampling_params), **row, session_id=session)
+            turns = output if isinstance(output, list) else [output]
+            await channel.send(
+                self._entry(partition, f"{row['uid']}_{session}_{index}", turn, row) for index, turn in enumerate(turns)
+            )
+
+        outcomes = await asyncio.gather(*map(run, range(sessions)), return_exceptions=True)
         failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         for failure in failures:
             logger.error("row %s failed", row["uid"], exc_info=failure)
         status = {"status": "failure" if failures else "finished"}
         try:
-            await channel.send([Entry(_partition(trajectory["validate"]), row["uid"], status)])
+            await channel.send([Entry(partition, row["uid"], status)])
         except Exception:
             # The trainer would wait for the row for ever. That this process is gone, it sees.
             logger.exception("TransferQueue did not take the status of row %s", row["uid"])
             os._exit(1)
 
-    async def _run_agent_loop(
-        self,
-        sampling_params: dict[str, Any],
-        trajectory: dict[str, Any],
-        *,
-        agent_name: str,
-        trace: bool = True,
-        **row: Any,
-    ) -> None:
-        """Run a session of a row, by an agent loop that serves all rows.
-
-        It knows nothing of a row by itself, and making one takes as long as several turns.
-        """
-        if agent_name not in self._loops:
-            self._loops[agent_name] = hydra.utils.instantiate(
-                agent_loop._agent_loop_registry[agent_name],
+    def _loop(self, name: str) -> AgentLoopBase:
+        """The agent loop of that name, which serves all rows: it knows nothing of a row by itself, and making one takes
+        as long as several turns."""
+        if name not in self._loops:
+            self._loops[name] = hydra.utils.instantiate(
+                agent_loop._agent_loop_registry[name],
                 trainer_config=agent_loop.DictConfigWrap(self.config),
                 server_manager=self.llm_client,
                 tokenizer=self.tokenizer,
@@ -85,44 +81,22 @@ class RolloutWorker(_VerlWorker):
                 data_config=agent_loop.DictConfigWrap(self.config.data),
                 tools=agent_loop.ToolListWrap(self.tools),
             )
-        where = {name: trajectory[name] for name in ("step", "sample_index", "rollout_n", "validate")}
-        with rollout_trace_attr(**where, name="agent_loop", trace=trace):
-            output = await self._loops[agent_name].run(sampling_params, **row)
-            await self._agent_loop_postprocess(output, trajectory["validate"], **row)
+        return self._loops[name]
 
-    async def _agent_loop_postprocess(
-        self, output: AgentLoopOutput | list[AgentLoopOutput], validate: bool, **kwargs: Any
-    ) -> None:
-        """Hand over a session's turns, one row a turn; ``kwargs`` are the dataset's columns, and ``session_id``."""
-        turns = output if isinstance(output, list) else [output]
-        name = f"{kwargs['uid']}_{kwargs['session_id']}"
-        columns = {column: kwargs[column] for column in COLUMNS if column in kwargs}
-        await channel.send(
-            self._entry(_partition(validate), f"{name}_{index}", turn, columns, kwargs["global_steps"])
-            for index, turn in enumerate(turns)
-        )
-
-    def _entry(
-        self, partition: str, key: str, turn: AgentLoopOutput, columns: dict[str, Any], global_steps: int
-    ) -> Entry:
+    def _entry(self, partition: str, key: str, turn: AgentLoopOutput, row: dict[str, Any]) -> Entry:
         """A turn with the fields and the tag that verl gives it."""
         fields = turn.as_dict()
         ids = torch.cat([fields["prompts"], fields["responses"]])
         positions = self._compute_position_ids(ids[None], torch.ones_like(ids)[None], {})[0]
-        kept = {name: field for name, field in fields.items() if isinstance(field, torch.Tensor)}
         lengths = {"prompt_len": len(fields["prompts"]), "response_len": len(fields["responses"]), "seq_len": len(ids)}
         extra = fields["extra_fields"]
         versions = {name: extra.get(name) for name in ("min_global_steps", "max_global_steps")}
         return Entry(
             partition,
             key,
-            {"status": "success", "global_steps": global_steps, **lengths, **versions},
-            kept
+            {"status": "success", "global_steps": row["global_steps"], **lengths, **versions},
+            {name: field for name, field in fields.items() if isinstance(field, torch.Tensor)}
             | {"input_ids": ids, "position_ids": positions, "loss_mask": fields["response_mask"]}
             | {"num_turns": fields["num_turns"], "extra_fields": extra}
-            | columns,
+            | {column: row[column] for column in COLUMNS if column in row},
         )
-
-
-def _partition(validate: bool) -> str:
-    return "val" if validate else "train"

@@ -7,9 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from math import fsum
-from statistics import fmean
+from statistics import NormalDist, fmean
 
-from ..players.intervals import wilson
 from ..players.records import RESULTS, SELF_PLAY, GameRecord, Termination, Turn
 from .filters import REASONS
 
@@ -19,6 +18,8 @@ DISCARDED = ("void", "draw", "surplus", "stale")
 SHARES = (*RESULTS, "invalid")
 #: The metrics of validation's games that go to ``val-core``; the others go to ``val-aux``.
 _CORE = (*SHARES, "reward", "turns", "games")
+#: The normal distribution's quantile for 95% intervals.
+Z = NormalDist().inv_cdf(0.975)
 
 
 def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]:
@@ -199,3 +200,24 @@ def validated_roles(metrics: Mapping[str, float], every_opponent: bool = True) -
     named = [role for role in roles if role.count("/") == 3]
     several = len({role.split("/")[1] for role in named}) > 1
     return named if several and every_opponent else [role for role in roles if role.count("/") == 2]
+
+
+def wilson(count: float, total: float) -> tuple[float, float]:
+    """The 95% interval of a share (E. B. Wilson, JASA 22, 1927; Brown, Cai and DasGupta, Stat. Sci. 16, 2001, eq. 4).
+    SciPy has it for whole counts only; here a draw may count as half a win.
+
+    Args:
+        count: from 0 to ``total``. It may be a sum of values from 0 to 1; then the interval is rather too wide.
+        total: at least 1.
+
+    Raises:
+        ValueError: the numbers are not within these limits.
+    """
+    if total < 1 or not 0 <= count <= total:
+        raise ValueError(f"{count} of {total} is no share")
+    share = count / total
+    scale = 1 + Z * Z / total
+    centre = (share + Z * Z / (2 * total)) / scale
+    half = Z * math.sqrt(share * (1 - share) / total + Z * Z / (4 * total * total)) / scale
+    # Exact at the ends, where rounding would leave 1e-17.
+    return (0.0 if count == 0 else max(0.0, centre - half), 1.0 if count == total else min(1.0, centre + half))

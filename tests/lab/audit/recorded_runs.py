@@ -16,8 +16,7 @@ from omegaconf import OmegaConf
 from recipe.spiral.games import make
 from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.match import Rules, play, random_opening
-from recipe.spiral.players.player import Position, Response
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.player import Position, RandomPlayer, Response
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines, rae_advantages

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from recipe.spiral.games import make
-from recipe.spiral.lab.evaluation.matches.folder import Manifest
-from recipe.spiral.lab.evaluation.matches.matchups import GameId, MatchUp, Plan
-from recipe.spiral.lab.evaluation.ratings.davidson import ELO, Outcomes
+from recipe.spiral.lab.evaluation.davidson import ELO, Outcomes
+from recipe.spiral.lab.evaluation.evaluation_folder import Manifest
+from recipe.spiral.lab.evaluation.matchups import GameId, MatchUp, Plan
 from recipe.spiral.lab.evaluation.settings import Randomness
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.player import RandomPlayer
 from recipe.spiral.players.records import GameRecord, Result
 from tests.made import turn
 

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.spiral.lab.evaluation.evaluation import Evaluation
 from recipe.spiral.lab.evaluation.settings import EngineSettings, Settings
-from recipe.spiral.players.policy import Generate, Generation
+from recipe.spiral.players.player import Generate, Generation
 from recipe.spiral.players.records import Tokens
 from recipe.spiral.processes.composing import RECIPE
 

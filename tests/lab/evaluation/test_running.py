@@ -13,15 +13,14 @@ import pytest
 
 from recipe.spiral.games import GameFailure
 from recipe.spiral.lab.evaluation import evaluation as running
+from recipe.spiral.lab.evaluation import game_loop as loop
 from recipe.spiral.lab.evaluation.evaluation import NothingPlayed
+from recipe.spiral.lab.evaluation.evaluation_folder import OtherEvaluation, read_games
 from recipe.spiral.lab.evaluation.exploitability import nash_conv
-from recipe.spiral.lab.evaluation.matches import loop
-from recipe.spiral.lab.evaluation.matches.folder import OtherEvaluation, read_games
-from recipe.spiral.lab.evaluation.matches.matchups import GameId
+from recipe.spiral.lab.evaluation.matchups import GameId
 from recipe.spiral.lab.opponents.api.endpoint_client import Unpaid
 from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
-from recipe.spiral.players.player import PlayerFailure, Position, Response
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.player import PlayerFailure, Position, RandomPlayer, Response
 from recipe.spiral.processes.engine_failure import EngineFailure
 from tests.lab.evaluation.made_policies import Characters, Fakes, evaluation, model, settings, tensors
 

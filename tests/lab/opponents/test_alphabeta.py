@@ -10,8 +10,7 @@ import pytest
 from recipe.spiral.games import make
 from recipe.spiral.games.connect_four import ConnectFour
 from recipe.spiral.lab.opponents.alphabeta import AlphaBetaPlayer, best_actions, check_game
-from recipe.spiral.players.player import Player
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.player import Player, RandomPlayer
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from tests.made import run_match

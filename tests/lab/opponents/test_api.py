@@ -14,8 +14,7 @@ from recipe.spiral.games import make
 from recipe.spiral.lab.opponents.api.endpoint_client import NotAsked, Unpaid
 from recipe.spiral.lab.opponents.api.usage import Usage
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.player import PlayerFailure, Response
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.player import PlayerFailure, RandomPlayer, Response
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from tests.lab.opponents.asking import KEY, Serve, player, position, respond, run

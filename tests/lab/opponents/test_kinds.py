@@ -10,7 +10,7 @@ import pytest
 from recipe.spiral.games import known_games, make
 from recipe.spiral.lab.opponents.more_kinds import check, make_player
 from recipe.spiral.lab.opponents.perfect import GAMES
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.player import RandomPlayer
 from recipe.spiral.players.seeds import GameKey
 from tests.made import run_match
 

@@ -15,8 +15,7 @@ from recipe.spiral.games.nim import Nim
 from recipe.spiral.games.tictactoe import TicTacToe
 from recipe.spiral.lab.opponents.perfect import GAMES, PerfectPlayer, check_game, optimal_actions
 from recipe.spiral.lab.opponents.perfect.kuhn import strategy
-from recipe.spiral.players.player import Player
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.player import Player, RandomPlayer
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from tests.made import run_match

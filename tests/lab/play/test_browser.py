@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HOSTILE = """
 import recipe.spiral.lab.play.seats_taken as opponents
 from recipe.spiral.players.player import Response
-from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.player import RandomPlayer
 
 class Hostile(RandomPlayer):
     name = "<img src=x onerror=alert(1)>"

@@ -10,9 +10,8 @@ from recipe.spiral.games import make
 from recipe.spiral.lab.audit.replay import differences, replay
 from recipe.spiral.lab.play.playing import response_of
 from recipe.spiral.match import Rules
-from recipe.spiral.players.player import Position
+from recipe.spiral.players.player import Position, RandomPlayer
 from recipe.spiral.players.prompts import boxed, extract_answer
-from recipe.spiral.players.random_player import RandomPlayer
 from tests.games.playouts import OWN_GAMES
 from tests.lab.play.faces import Shown, played
 from tests.made import Scripted

@@ -11,7 +11,7 @@ import pytest
 from recipe.spiral.games import make
 from recipe.spiral.lab.models import embedded
 from recipe.spiral.lab.play.sampling import Transformers
-from recipe.spiral.players.policy import Generation
+from recipe.spiral.players.player import Generation
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.rollouts.end_tokens import end_tokens
 

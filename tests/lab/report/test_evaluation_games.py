@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.lab.evaluation.matches.folder import EvaluationFolder
-from recipe.spiral.lab.evaluation.matches.matchups import GameId, Plan
+from recipe.spiral.lab.evaluation.evaluation_folder import EvaluationFolder
+from recipe.spiral.lab.evaluation.matchups import GameId, Plan
 from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.run_report import RunReport
 from tests.lab.evaluation.made import at_random, manifest, plan

@@ -64,9 +64,9 @@ def run(config: DictConfig) -> int:
     hidden = {"VLLM_LOGGING_LEVEL"} if settings.verbose else set()
     set_environment({name: value for name, value in settings.environment.items() if name not in hidden})
     put_on_path(RECIPE.parents[1])
+    from .engines import UnfitArguments
     from .evaluation import Evaluation, NothingPlayed, Refused
-    from .matches.folder import OtherEvaluation
-    from .policies.evaluation_engine import UnfitArguments
+    from .evaluation_folder import OtherEvaluation
 
     try:
         print(f"evaluation: {settings.eval_dir}", flush=True)

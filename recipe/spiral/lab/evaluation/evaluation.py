@@ -23,24 +23,24 @@ from ..graders.question import Question
 from ..opponents.api.endpoint_settings import ApiSettings
 from ..opponents.api.first_question import ask_once
 from ..opponents.more_kinds import API
-from .benchmarks import asking
-from .benchmarks.asking import Answers
-from .benchmarks.benchmark_metrics import judge
+from . import benchmark_asking as asking
+from .benchmark_asking import Answers
+from .benchmark_scores import judge
+from .engines import Engines, Models, Start, VLLMEngine, at_once, in_order, models_of
+from .evaluation_folder import EvaluationFolder, Manifest, read_games
 from .exploitability import exploitability_metrics as metrics
 from .exploitability.information_sets import game_tree
 from .exploitability.policy_table import PolicyTable, read_player, read_scores
 from .exploitability.stored_tables import StoredTable, StoredTables
-from .matches.folder import EvaluationFolder, Manifest, read_games
-from .matches.loop import Seating, play_games
-from .matches.matchups import GameId, Plan, plan
-from .outputs.results import write_results
-from .policies.evaluated_policy import Asked, Policy
-from .policies.evaluation_engine import Engines, Models, Start, VLLMEngine, at_once, in_order, models_of
-from .policies.policy_entries import check_names, parse
-from .policies.scored import Scorer, load, of_model
-from .ratings.elo import rate_all
-from .ratings.statistics import Tabulation
+from .game_loop import Seating, play_games
+from .matchups import GameId, Plan, plan
+from .policies import Asked, Policy
+from .policy_entries import check_names, parse
+from .ratings import rate_all
+from .results import write_results
+from .scored import Scorer, load, of_model
 from .settings import ExactMetric, ReadBy, Settings
+from .tabulation import Tabulation
 
 #: A policy, and a game that it is measured at.
 Measured = tuple[Policy, str, ExactMetric]

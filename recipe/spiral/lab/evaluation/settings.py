@@ -23,7 +23,7 @@ from ...players.prompts import general_template, get_template
 from ...processes.as_written import refuse_environment
 from ...storage.checkpoints import config_file
 from ..opponents.more_kinds import API
-from .benchmarks.catalog import get_benchmark
+from .benchmark_catalog import get_benchmark
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES
 
 #: As ``defaults`` in the YAML calls it.

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...extensions import Kind
 from ...games import resolve
-from ...opponents import kinds
+from ...opponents import fixed_opponents
 from . import alphabeta, perfect
 from .alphabeta import AlphaBetaPlayer
 from .api.endpoint_player import ApiPlayer
@@ -27,13 +27,13 @@ def _asked(run_dir: str | None = None, **settings: Any) -> ApiPlayer:
 
 #: An endpoint's player should serve all games of its process, because its places are its own.
 KINDS = {
-    **kinds.OURS,
+    **fixed_opponents.OURS,
     "perfect": Kind(PerfectPlayer, perfect.check_game),
     "alphabeta": Kind(AlphaBetaPlayer, alphabeta.check_game),
     API: Kind(_asked, resolve),
 }
-#: ``opponents.kinds.make_player``, with these kinds.
-make_player = partial(kinds.make_player, known=KINDS)
+#: ``fixed_opponents.make_player``, with these kinds.
+make_player = partial(fixed_opponents.make_player, known=KINDS)
 
 
 def check(kind: str, settings: Mapping[str, Any] | None, game_ids: Iterable[str]) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...players.policy import Generation
+from ...players.player import Generation
 from ...players.records import Tokens
 from ...processes.engine_failure import EngineFailure
-from ..evaluation.policies.scored import load
+from ..evaluation.scored import load
 from .threads import begin
 
 

@@ -13,14 +13,13 @@ from omegaconf import DictConfig, OmegaConf
 from ...games import make
 from ...match import Rules
 from ...opponents.model_files import is_hub_id
-from ...players.player import Player
-from ...players.policy import PolicyPlayer
+from ...players.player import Player, PolicyPlayer
 from ...players.prompts import encoder
 from ...storage.checkpoints import folder_of, latest, steps
 from ...storage.run_config import setting
-from ..evaluation.policies.evaluated_policy import Asked, Policy
-from ..evaluation.policies.policy_entries import parse
-from ..evaluation.policies.policy_weights import configs_of, read_tokenizer
+from ..evaluation.policies import Asked, Policy
+from ..evaluation.policy_entries import parse
+from ..evaluation.policy_weights import configs_of, read_tokenizer
 from ..models import EMBEDDED, MADE_FOR
 from ..opponents.elsewhere import form_of, members_of
 from ..opponents.more_kinds import KINDS, check, make_player

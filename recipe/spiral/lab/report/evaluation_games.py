@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 
 from ...players.records import GameRecord
-from ..evaluation.matches.folder import GAMES, lines_of
-from ..evaluation.matches.matchups import SPLIT
+from ..evaluation.evaluation_folder import GAMES, lines_of
+from ..evaluation.matchups import SPLIT
 from ..record_folder import parse
 from .inside import is_inside
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..evaluation.benchmarks.catalog import PAPER, PAPER_AVERAGES
-from ..evaluation.outputs.results import RESULTS
+from ..evaluation.benchmark_catalog import PAPER, PAPER_AVERAGES
+from ..evaluation.results import RESULTS
 
 #: The parts of ``results.json`` that the page shows.
 _PARTS = ("results", "ratings", "exploitability", "optimality", "benchmarks", "notes")

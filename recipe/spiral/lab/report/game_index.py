@@ -15,8 +15,7 @@ from typing import Any
 from tqdm import tqdm
 
 from ...games.base import TEXTARENA
-from ...games.outside import is_class
-from ...games.registry import make_named
+from ...games.registry import is_class, make_named
 from ...players.records import RESULTS, GameRecord, Turn
 from ...players.seats import Opponent
 from ..drawing.drawn import Drawn, drawn

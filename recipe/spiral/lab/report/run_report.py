@@ -18,7 +18,7 @@ from ...processes.launch import is_in_use
 from ...processes.run_log import LOG
 from ...storage.checkpoints import config_file, config_of
 from ...storage.run_config import CHANGES, setting
-from ..evaluation.matches.folder import GAMES
+from ..evaluation.evaluation_folder import GAMES
 from .bundle import DATA, Bundle
 from .curves import Curves
 from .evaluation_games import EvaluationGames, is_evaluation

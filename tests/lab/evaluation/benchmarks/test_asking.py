@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.lab.evaluation.benchmarks.answers import Sample
-from recipe.spiral.lab.evaluation.benchmarks.asking import Answers, ask
-from recipe.spiral.lab.evaluation.matches.folder import Lines
-from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
+from recipe.spiral.lab.evaluation.benchmark_answers import Sample
+from recipe.spiral.lab.evaluation.benchmark_asking import Answers, ask
+from recipe.spiral.lab.evaluation.evaluation_folder import Lines
+from recipe.spiral.lab.evaluation.policies import Policy
 from recipe.spiral.lab.graders.question import Question
-from recipe.spiral.players.policy import Generation
+from recipe.spiral.players.player import Generation
 from recipe.spiral.players.records import Tokens
 from tests.lab.evaluation.made_policies import Characters, settings
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.lab.evaluation.benchmarks.data import load
+from recipe.spiral.lab.evaluation.benchmark_questions import load
 
 MMLU = [
     {"question_id": number, "question": f"Which, {number}?", "options": ["red", "green"], "answer": "B"}

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.spiral.lab.evaluation.benchmarks.answers import Sample
-from recipe.spiral.lab.evaluation.benchmarks.benchmark_metrics import Graded, majority, pass_at, score
+from recipe.spiral.lab.evaluation.benchmark_answers import Sample
+from recipe.spiral.lab.evaluation.benchmark_scores import Graded, majority, pass_at, score
 from recipe.spiral.lab.graders.grading import Verdict
 
 RIGHT = Verdict(True, "right", "7")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.lab.audit.replay import differences, replay
-from recipe.spiral.lab.evaluation.matches.folder import (
+from recipe.spiral.lab.evaluation.evaluation_folder import (
     GAMES,
     EvaluationFolder,
     Manifest,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.lab.evaluation.matches.matchups import GameId, Plan
-from recipe.spiral.lab.evaluation.matches.matchups import plan as planned
-from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
+from recipe.spiral.lab.evaluation.matchups import GameId, Plan
+from recipe.spiral.lab.evaluation.matchups import plan as planned
+from recipe.spiral.lab.evaluation.policies import Policy
 from recipe.spiral.lab.evaluation.settings import Randomness
 from tests.lab.evaluation.made import at_random, plan
 from tests.lab.evaluation.made_policies import settings

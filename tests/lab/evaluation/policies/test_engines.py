@@ -12,9 +12,8 @@ from typing import cast
 
 import pytest
 
-from recipe.spiral.lab.evaluation.policies import evaluation_engine
-from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
-from recipe.spiral.lab.evaluation.policies.evaluation_engine import (
+from recipe.spiral.lab.evaluation import engines as evaluation_engine
+from recipe.spiral.lab.evaluation.engines import (
     Engines,
     Models,
     VLLMEngine,
@@ -23,6 +22,7 @@ from recipe.spiral.lab.evaluation.policies.evaluation_engine import (
     in_order,
     models_of,
 )
+from recipe.spiral.lab.evaluation.policies import Policy
 from tests.lab.evaluation.made_policies import Fakes, adapter, engine_settings
 
 PATHS = [Path(f"/models/m{number}") for number in range(8)]

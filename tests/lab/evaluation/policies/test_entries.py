@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from recipe.spiral.lab.evaluation.matches import loop
-from recipe.spiral.lab.evaluation.matches.loop import Seating
-from recipe.spiral.lab.evaluation.policies import policy_entries as entries
-from recipe.spiral.lab.evaluation.policies import policy_weights as weights
-from recipe.spiral.lab.evaluation.policies.evaluated_policy import Asked, Policy
-from recipe.spiral.lab.evaluation.policies.policy_entries import parse
+from recipe.spiral.lab.evaluation import game_loop as loop
+from recipe.spiral.lab.evaluation import policy_entries as entries
+from recipe.spiral.lab.evaluation import policy_weights as weights
+from recipe.spiral.lab.evaluation.game_loop import Seating
+from recipe.spiral.lab.evaluation.policies import Asked, Policy
+from recipe.spiral.lab.evaluation.policy_entries import parse
 from recipe.spiral.lab.models import EMBEDDED
 from tests import chat_forms
 from tests.lab.evaluation.made_policies import adapter, model, settings

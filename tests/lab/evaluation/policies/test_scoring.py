@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from recipe.spiral.lab.evaluation.engines import arguments
 from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.lab.evaluation.exploitability.policy_table import read_scores
-from recipe.spiral.lab.evaluation.policies.evaluation_engine import arguments
-from recipe.spiral.lab.evaluation.policies.scored import Scorer, load, of_model
+from recipe.spiral.lab.evaluation.scored import Scorer, load, of_model
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from tests.lab.evaluation.made_policies import engine_settings

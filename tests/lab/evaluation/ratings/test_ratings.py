@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from recipe.spiral.lab.evaluation.ratings.elo import ALL, Rating, Ratings, head_to_head, rate
+from recipe.spiral.lab.evaluation.ratings import ALL, Rating, Ratings, head_to_head, rate
 from tests.lab.evaluation.made import planted
 
 STRENGTHS = {"random": 0.0, "b": 50.0, "c": 120.0, "d": 300.0, "e": -200.0}

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from recipe.spiral.lab.evaluation.matches.matchups import GameId
-from recipe.spiral.lab.evaluation.ratings.statistics import Mean, PerTurn, Rate, Tabulation
-from recipe.spiral.players.intervals import wilson
+from recipe.spiral.lab.evaluation.matchups import GameId
+from recipe.spiral.lab.evaluation.tabulation import Mean, PerTurn, Rate, Tabulation
 from recipe.spiral.players.records import GameRecord
+from recipe.spiral.training.metrics import wilson
 from tests.lab.evaluation.made import game_of, losing, plan
 from tests.made import turn
 

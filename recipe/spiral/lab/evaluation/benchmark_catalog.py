@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...graders.question import Question, question_of
+from ..graders.question import Question, question_of
 
 PAPER = "arXiv 2506.24119"
 #: Model -> training -> percent of right answers, the mean over the eight benchmarks.

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ....players.seeds import derive_seed
-from ...graders.question import SUFFIXES, Question, read_rows
-from .catalog import Benchmark, get_benchmark
+from ...players.seeds import derive_seed
+from ..graders.question import SUFFIXES, Question, read_rows
+from .benchmark_catalog import Benchmark, get_benchmark
 
 Rows = Iterable[Mapping[str, Any]]
 

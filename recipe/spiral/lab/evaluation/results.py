@@ -26,9 +26,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....storage.disk import write_whole
-from ...own_command import command
-from ..matches.folder import GAMES, Manifest
+from ...storage.disk import write_whole
+from ..own_command import command
+from .evaluation_folder import GAMES, Manifest
 from .summary import summary
 
 VERSION = 2

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import expit
 
-from ....players.intervals import Z, wilson
+from ...training.metrics import Z, wilson
 from .davidson import ELO, Fit, Floats, Outcomes, fit
 
 #: The scope of ratings over all games together.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...opponents.more_kinds import check
+from ..opponents.more_kinds import check
 
 #: Tokens of the longest prompt and response in SPIRAL.
 LENGTHS = (2048, 4096)

@@ -11,18 +11,17 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ....players.player import PromptTooLong
-from ....players.policy import Generate
-from ....players.prompts import Template, general_template
-from ....players.seeds import derive_seed
-from ...graders.grading import check_installed
-from ...graders.question import Question
-from ..matches.folder import Lines
-from ..matches.loop import for_each
-from ..policies.evaluated_policy import Policy
-from ..settings import Benchmarks, Settings
-from .answers import Sample
-from .data import load
+from ...players.player import Generate, PromptTooLong
+from ...players.prompts import Template, general_template
+from ...players.seeds import derive_seed
+from ..graders.grading import check_installed
+from ..graders.question import Question
+from .benchmark_answers import Sample
+from .benchmark_questions import load
+from .evaluation_folder import Lines
+from .game_loop import for_each
+from .policies import Policy
+from .settings import Benchmarks, Settings
 
 
 def load_questions(settings: Benchmarks) -> list[Question]:

@@ -17,19 +17,19 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ....games import id_of
-from ....opponents.model_files import check_unchanged, check_whole, local, missing_files
-from ....players.prompts import check_words
-from ....players.seeds import derive_seed
-from ....processes.composing import RECIPE  # and the resolvers of its config
-from ....processes.terminal import visible
-from ....storage.checkpoints import config_file
-from ....storage.disk import read_json, write_whole
-from ....storage.manifest import changed_files
-from ....storage.run_config import load_config
-from ...models import MADE_FOR
-from ...opponents.elsewhere import form_of
-from .evaluated_policy import Asked
+from ...games import id_of
+from ...opponents.model_files import check_unchanged, check_whole, local, missing_files
+from ...players.prompts import check_words
+from ...players.seeds import derive_seed
+from ...processes.composing import RECIPE  # and the resolvers of its config
+from ...processes.terminal import visible
+from ...storage.checkpoints import config_file
+from ...storage.disk import read_json, write_whole
+from ...storage.manifest import changed_files
+from ...storage.run_config import load_config
+from ..models import MADE_FOR
+from ..opponents.elsewhere import form_of
+from .policies import Asked
 
 #: The config groups of models.
 _GROUPS = RECIPE / "config" / "model"
@@ -127,7 +127,7 @@ def exported(checkpoint: Path, cache: Path) -> Path:
     """
     from transformers.utils import logging as transformers_logging
 
-    from ....export.writing import export  # imports torch
+    from ...export.writing import export  # imports torch
 
     # Progress bars, and a warning that concerns only those who train with what they load.
     transformers_logging.disable_progress_bar()

@@ -10,17 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ....games import resolve
-from ....opponents.kinds import entry_of
-from ....opponents.model_files import is_hub_id
-from ....players.prompts import check_style, get_template
-from ....processes.terminal import visible
-from ...models import EMBEDDED, embedded
-from ...opponents import more_kinds
-from ...opponents.api.endpoint_settings import OF_ASKING
-from ...opponents.elsewhere import form_of, members_of
-from ...opponents.more_kinds import API
-from .evaluated_policy import Asked, Policy
+from ...games import resolve
+from ...opponents.fixed_opponents import entry_of
+from ...opponents.model_files import is_hub_id
+from ...players.prompts import check_style, get_template
+from ...processes.terminal import visible
+from ..models import EMBEDDED, embedded
+from ..opponents import more_kinds
+from ..opponents.api.endpoint_settings import OF_ASKING
+from ..opponents.elsewhere import form_of, members_of
+from ..opponents.more_kinds import API
+from .policies import Asked, Policy
 from .policy_weights import (
     Run,
     adapter_base,

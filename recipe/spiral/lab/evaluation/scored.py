@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ....players.player import PlayerMisconfigured
-from ....players.prompts import Encode, Tokenizer
-from ...models.answer_scores import Question, Scores, batches, in_order, log_probs, tree_attention
+from ...players.player import PlayerMisconfigured
+from ...players.prompts import Encode, Tokenizer
+from ..models.answer_scores import Question, Scores, batches, in_order, log_probs, tree_attention
 from .policy_weights import computed_in
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-from ....players.intervals import wilson
-from ...graders.grading import FAILURES, Grader, Verdict
-from ...graders.question import Question
-from .answers import Sample
+from ...training.metrics import wilson
+from ..graders.grading import FAILURES, Grader, Verdict
+from ..graders.question import Question
+from .benchmark_answers import Sample
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ....opponents.model_files import unfit
-from ....players.policy import Generate, Generation
-from ....players.records import Tokens
-from ....processes.engine_failure import EngineFailure
-from ....processes.launch import set_environment
-from ....rollouts.end_tokens import end_tokens
-from ....storage.disk import read_json
-from ..settings import EngineSettings
-from .evaluated_policy import Policy
+from ...opponents.model_files import unfit
+from ...players.player import Generate, Generation
+from ...players.records import Tokens
+from ...processes.engine_failure import EngineFailure
+from ...processes.launch import set_environment
+from ...rollouts.end_tokens import end_tokens
+from ...storage.disk import read_json
+from .policies import Policy
 from .policy_weights import computed_in
+from .settings import EngineSettings
 
 Models = frozenset[Path]
 Work = TypeVar("Work")

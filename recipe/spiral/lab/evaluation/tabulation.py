@@ -10,10 +10,10 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ....players.intervals import wilson
-from ....players.records import GameRecord
-from ..matches.matchups import GameId
+from ...players.records import GameRecord
+from ...training.metrics import wilson
 from .davidson import Outcomes
+from .matchups import GameId
 
 _RATES = ("win", "draw", "loss", "invalid", "opponent_invalid", "turn_cap", "prompt_too_long")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
-from ..exploitability.exploitability_metrics import UNIFORM, UNSEEN
+from .exploitability.exploitability_metrics import UNIFORM, UNSEEN
 
 #: Columns of a terminal, and of a name.
 WIDTH, NAME = 100, 24

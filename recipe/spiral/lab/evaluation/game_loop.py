@@ -7,19 +7,18 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, TypeVar, cast
 
-from ....games import GameFailure, make
-from ....match import Rules, play
-from ....players.player import Player, PlayerFailure
-from ....players.policy import Generate, PolicyPlayer
-from ....players.prompts import Encode, encoder
-from ....players.records import GameRecord
-from ....players.seeds import GameKey
-from ...opponents.api.endpoint_client import NotAsked
-from ...opponents.more_kinds import make_player
-from ..policies.evaluated_policy import Policy
-from ..policies.policy_weights import read_tokenizer
-from ..settings import Settings
+from ...games import GameFailure, make
+from ...match import Rules, play
+from ...players.player import Generate, Player, PlayerFailure, PolicyPlayer
+from ...players.prompts import Encode, encoder
+from ...players.records import GameRecord
+from ...players.seeds import GameKey
+from ..opponents.api.endpoint_client import NotAsked
+from ..opponents.more_kinds import make_player
 from .matchups import GameId, Plan
+from .policies import Policy
+from .policy_weights import read_tokenizer
+from .settings import Settings
 
 Item = TypeVar("Item")
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ....players.records import GameRecord
-from ....storage.disk import read_json, write_whole
-from ....storage.record_writer import line_of
-from ...record_folder import parse
+from ...players.records import GameRecord
+from ...storage.disk import read_json, write_whole
+from ...storage.record_writer import line_of
+from ..record_folder import parse
 
 #: What the evaluation is, and its lines: games, policy tables and answers to benchmarks.
 MANIFEST, GAMES, TABLES, ANSWERS = "evaluation.json", "games.jsonl", "tables.jsonl", "answers.jsonl"

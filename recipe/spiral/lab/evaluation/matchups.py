@@ -13,10 +13,10 @@ from functools import cache, cached_property
 from itertools import combinations, product
 from typing import NamedTuple
 
-from ....players.records import GameRecord
-from ....players.seeds import GameKey, derive_seed
-from ..policies.evaluated_policy import Policy
-from ..settings import MatchUps, Randomness, Settings
+from ...players.records import GameRecord
+from ...players.seeds import GameKey, derive_seed
+from .policies import Policy
+from .settings import MatchUps, Randomness, Settings
 
 SPLIT = "eval"
 
