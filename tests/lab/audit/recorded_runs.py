@@ -24,11 +24,28 @@ from recipe.spiral.rollouts.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import CONFIG, name_latest, write_state
 from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.group_baselines import GroupBaselines
+from tests import made_configs
 
 SEED, STEPS, GAMES = 5, 4, 12
 MEMBER = "step_000001"
 #: Of the asynchronous modes: ``asynchronous.max_staleness``, and the batches that are played ahead.
 MOST, AHEAD = 1, 2
+#: The parts of the config that an audit reads; all of it takes half a second to read back.
+READ = (
+    *(
+        "run_dir",
+        "seed",
+        "games",
+        "rules",
+        "algorithm",
+        "batch_unit",
+        "branching",
+        "draw_retry",
+        "asynchronous",
+        "data",
+    ),
+    *("records", "trainer.v1", "trainer.default_local_dir"),
+)
 
 
 class Sampler:
@@ -58,37 +75,18 @@ class Sampler:
         return Response("I pass." if kind < 0.05 else text, tokens, truncated=kind > 0.95)
 
 
-def config(**changes: Any) -> Any:
-    """A run's config; ``changes`` name their keys with two underscores for a dot."""
-    made = OmegaConf.create(
-        {
-            "seed": SEED,
-            "games": ["TicTacToe", {"id": "KuhnPoker", "weight": 2}],
-            "rules": {"illegal_rewards": [-1.5, 0.5], "truncated": "illegal", "turn_cap": None},
-            "algorithm": {
-                "adv_estimator": "rae",
-                "gamma": 1.0,
-                "reward_scale": 1.0,
-                "filter_draws": False,
-                "filter_zero_advantages": False,
-                "use_kl_in_reward": False,
-                "norm_adv_by_std_in_grpo": True,
-                "rae": {"baseline": True, "decay": 0.95, "initial": 0.0, "update": "game", "by_opponent": True},
-                "rollout_correction": {"rollout_rs": None},
-            },
-            "batch_unit": "games",
-            "branching": {"states": 0, "continuations": 1},
-            "draw_retry": {"enabled": False, "max_retries": 1},
-            "asynchronous": {"max_staleness": MOST, "on_stale": "drop"},
-            "data": {"train_batch_size": GAMES, "games_per_start": 1, "custom_cls": {"name": "GameDataset"}},
-            "records": {"every": 1},
-            "trainer": {"v1": {"trainer_mode": "sync"}, "default_local_dir": "${run_dir}/checkpoints"},
-            "environment": {"OMP_NUM_THREADS": "${spiral_cores:}"},
-        }
-    )
-    for key, value in changes.items():
-        OmegaConf.update(made, key.replace("__", "."), value)
-    return made
+def config(folder: Path, *overrides: str) -> Any:
+    """What an audit reads of the config of a run in ``folder / "run"``, as a start writes it."""
+    games, rules = "games=[TicTacToe,{id: KuhnPoker, weight: 2}]", "rules.illegal_rewards=[-1.5,0.5]"
+    sizes = f"data.train_batch_size={GAMES}", f"asynchronous.max_staleness={MOST}", f"seed={SEED}"
+    made = made_configs.config(folder, games, rules, *sizes, *overrides)
+    kept = OmegaConf.create()
+    for key in READ:
+        value = OmegaConf.select(made, key)
+        OmegaConf.update(
+            kept, key, OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+        )
+    return kept
 
 
 def drawn(settings: Any, number: int, starts: int | None) -> tuple[GameKey, str]:
@@ -194,10 +192,10 @@ def train(settings: Any, records: list[GameRecord], moving: RoleBaselines) -> No
         moving.update(records)
 
 
-def make_run(run_dir: Path, opponents: bool = False, **changes: Any) -> Path:
-    """A run's folder: config, games, checkpoints at every second step."""
-    settings = config(**changes)
-    run_dir.mkdir(parents=True, exist_ok=True)
+def make_run(folder: Path, *overrides: str, opponents: bool = False) -> Path:
+    """A run's folder in another one: config, games, checkpoints at every second step."""
+    settings, run_dir = config(folder, *overrides), folder / "run"
+    run_dir.mkdir(parents=True)
     OmegaConf.save(settings, run_dir / CONFIG)
     rae = settings.algorithm.rae
     moving = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)

@@ -41,20 +41,19 @@ class Accounts:
         """What is wrong with the games of a step together."""
         settings = self.settings
         for record, following in pairwise(records):
-            if record.key > following.key:
+            if record.key == following.key:
+                yield f"{name(following)} is there more than once"
+            elif record.key > following.key:
                 yield f"{name(following)} stands behind {record.key}: not in their order"
-        games = _without_branches(records) if settings.branches else records
         tries: dict[int, dict[int, GameRecord]] = defaultdict(dict)
-        for record in games:
+        for record in records:
             key = record.key
             block = step if settings.synchronous else max(key.step, 1)
             place = key.index if settings.synchronous else self._number(key.step, key.index)
             if key.first_try() != GameKey("train", settings.seed, block, key.index) or key.index > MOST:
                 yield f"{name(record)} is none of this run's and step's"
-            elif key.retry in tries[place]:
-                yield f"{name(record)} is there more than once"
-            else:
-                tries[place][key.retry] = record
+            elif not settings.branches or all(earlier.discarded for earlier in tries[place].values()):
+                tries[place][key.retry] = record  # what follows a game that counts is a branch of it
         last_tries = {place: attempts[max(attempts)] for place, attempts in sorted(tries.items())}
         by_turns = settings.synchronous and settings.in_turns
         expected = max(tries, default=0) + 1 if by_turns else settings.batch_size
@@ -65,7 +64,7 @@ class Accounts:
         elif missing := sorted({*range(expected)} - {*tries}):
             yield f"no game of index {missing[0]} ({len(missing)} missing)"
         if by_turns:
-            yield from self._surplus(games)
+            yield from self._surplus(records)
         for place, last in last_tries.items():
             yield from (f"{name(last)} {what}" for what in self._wrong_tries(tries[place]))
             if self.launched is not None and settings.shares:
@@ -171,15 +170,3 @@ def _missing(numbers: Iterable[int]) -> tuple[int, int]:
     there = sorted(number for number in numbers if number >= 0)
     first = next((place for place, number in enumerate(there) if place != number), len(there))
     return (there[-1] + 1 - len(there) if there else 0), first
-
-
-def _without_branches(records: Sequence[GameRecord]) -> list[GameRecord]:
-    """The records but for branches, which follow a game that counts, under the same first name."""
-    counted: set[GameKey] = set()
-    games = []
-    for record in records:
-        if record.key.first_try() not in counted:
-            games.append(record)
-        if record.discarded is None:
-            counted.add(record.key.first_try())
-    return games
