@@ -1,7 +1,5 @@
 """Makes a model whose answers are as long as one likes and end anywhere, for measurements of how games are played.
 
-    python benchmarks/long_answers.py FOLDER [--tokens 32]
-
 A tiny model answers with its action alone, in four tokens. This one has the form and the tokenizer of the embedded one
 and random weights, with which all tokens are nearly equally likely. One in so many of them is an action of Pig in its
 box, and ends the answer. So the games go on, and the answers' lengths are geometrically distributed. Pig is played for
@@ -11,32 +9,22 @@ model, too.
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
 GAME, ACTIONS, TURNS = "PigDice", ("[roll]", "[hold]"), 6
 #: Room for a prompt of Pig, in tokens; and for an answer, in means: one in four hundred is cut off, and ends its game.
 PROMPT, LONGEST = 256, 6
-#: The shortest mean, and the least number of tokens that end an answer.
-SHORTEST_MEAN, ENDS = 2, 5
 
 
 def make(folder: Path, tokens: int, form: Mapping[str, Any] | None = None, device: str = "cpu") -> None:
-    """Write the model into a folder; its answers have so many tokens in the mean.
+    """Write the model into a folder; its answers have so many tokens in the mean, 2 to a fifth of its vocabulary.
 
     Args:
         form: the fields of its config, instead of the tiny model's; on a GPU it is made in bfloat16.
         device: where it is made.
-
-    Raises:
-        ValueError: its vocabulary allows no such mean.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
@@ -46,9 +34,6 @@ def make(folder: Path, tokens: int, form: Mapping[str, Any] | None = None, devic
     tiny = embedded("tiny")
     tokenizer = AutoTokenizer.from_pretrained(tiny)
     known = len(tokenizer)
-    longest = (known if form is None else form["vocab_size"]) // ENDS
-    if not SHORTEST_MEAN <= tokens <= longest:
-        raise ValueError(f"answers of {tokens} tokens in the mean: must be {SHORTEST_MEAN} to {longest}")
     vocabulary = known + round(known / (tokens - 1)) if form is None else form["vocab_size"]
     ends = range(known, known + round(vocabulary / tokens))
     # an action in its box is read without the spaces before it
@@ -93,17 +78,3 @@ def overrides(folder: Path, tokens: int, longest: int = LONGEST, turns: int = TU
         "validation.exploitability=[]",
         "validation.optimality=[]",
     ]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where the model is written to")
-    parser.add_argument("--tokens", type=int, default=32, help="of an answer, in the mean (32)")
-    given = parser.parse_args()
-    make(given.folder, given.tokens)
-    print("overrides:", *overrides(given.folder.resolve(), given.tokens))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

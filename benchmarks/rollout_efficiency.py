@@ -1,7 +1,7 @@
 """Measures rollout efficiency: the engine alone, over the time in which a run played the same games.
 
-    python benchmarks/rollout_efficiency.py RUN_DIR [--steps 5] [--repeats 5] [--json FILE]
-    python benchmarks/rollout_efficiency.py --run [OVERRIDE ...] [--answers 32] [--json FILE]
+    python benchmarks/rollout_efficiency.py RUN_DIR [--steps 5] [--repeats 5]
+    python benchmarks/rollout_efficiency.py --run [OVERRIDE ...] [--answers 32]
 
 The engine alone is vLLM in one process, with the settings of the run and nothing of verl's, Ray's or the recipe's: it
 gets the prompts of the run's records, answers with as many tokens, and gets a game's next prompt when the answer
@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -56,9 +55,9 @@ def games_of(run_dir: Path, step: int) -> list[Game]:
 
 
 class Alone:
-    """vLLM in this process, with a run's settings, and ``more`` of vLLM's own."""
+    """vLLM in this process, with a run's settings."""
 
-    def __init__(self, config: Any, **more: Any) -> None:
+    def __init__(self, config: Any) -> None:
         from omegaconf import OmegaConf
 
         os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR"}
@@ -68,107 +67,65 @@ class Alone:
         from vllm.v1.engine.llm_engine import LLMEngine
 
         rollout = config.actor_rollout_ref.rollout
-        positions = int(rollout.max_model_len or rollout.prompt_length + rollout.response_length)
         settings: dict[str, Any] = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or {}, resolve=True)
-        settings |= {
-            name: rollout[name]
-            for name in (
-                *("dtype", "enforce_eager", "max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching"),
-                "gpu_memory_utilization",
-            )
-        }
+        names = ("dtype", "enforce_eager", "max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching")
+        settings |= {name: rollout[name] for name in (*names, "gpu_memory_utilization", "enable_chunked_prefill")}
+        settings["max_model_len"] = int(rollout.max_model_len or rollout.prompt_length + rollout.response_length)
+        given = {name: value for name, value in settings.items() if value is not None}
+        model = str(config.actor_rollout_ref.model.path)
         self.temperature = float(rollout.temperature)
-        self.engine = LLMEngine.from_engine_args(
-            EngineArgs(
-                model=str(config.actor_rollout_ref.model.path),
-                max_model_len=positions,
-                enable_chunked_prefill=rollout.enable_chunked_prefill,
-                disable_log_stats=True,
-                **{name: value for name, value in (settings | more).items() if value is not None},
-            )
-        )
+        self.engine = LLMEngine.from_engine_args(EngineArgs(model=model, disable_log_stats=True, **given))
 
-    def seconds(self, games: list[Game], play: Callable[[Alone, list[Game]], None]) -> float:
-        """Seconds from nothing known of any prompt."""
+    def seconds(self, games: list[Game]) -> float:
+        """Seconds in which it plays games, from nothing known of any prompt. Each goes on when its turn has ended."""
         self.engine.reset_prefix_cache()
         begin = time.perf_counter()
-        play(self, games)
+        for number, game in enumerate(games):
+            self._ask(number, 0, game)
+        while self.engine.has_unfinished_requests():
+            for output in self.engine.step():
+                if output.finished:
+                    number, turn = map(int, output.request_id.split("-")[:2])
+                    self._ask(number, turn + 1, games[number])
         return time.perf_counter() - begin
 
-    def ask(self, name: str, prompt: list[int], length: int, seed: int) -> None:
+    def _ask(self, number: int, turn: int, game: Game) -> None:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
+        if turn == len(game):
+            return
+        prompt, length = game[turn]
         sampling = SamplingParams(
             temperature=self.temperature,
-            seed=seed,
+            seed=1000 * number + turn,
             max_tokens=length,
             ignore_eos=True,
             logprobs=0,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
-        self.engine.add_request(name, {"prompt_token_ids": prompt}, sampling)
-
-    def answered(self) -> Iterator[str]:
-        """The requests that ended, until there are none."""
-        while self.engine.has_unfinished_requests():
-            for output in self.engine.step():
-                if output.finished:
-                    yield output.request_id
+        self.engine.add_request(f"{number}-{turn}", {"prompt_token_ids": prompt}, sampling)
 
 
-def at_once(alone: Alone, games: list[Game]) -> None:
-    """Each game goes on as soon as its turn has ended."""
-
-    def ask(game: int, turn: int) -> None:
-        if turn < len(games[game]):
-            alone.ask(f"{game}-{turn}", *games[game][turn], seed=1000 * game + turn)
-
-    for game in range(len(games)):
-        ask(game, 0)
-    for name in alone.answered():
-        game, turn = map(int, name.split("-")[:2])
-        ask(game, turn + 1)
-
-
-def timer(run_dir: Path, name: str) -> dict[int, float]:
-    """A timer of verl's, in each step."""
-    from recipe.spiral.storage.metrics_file import METRICS, read_metrics
-
-    logged = (line for line, _ in read_metrics(run_dir / METRICS))
-    return {line.step: value for line in logged if (value := line.metrics.get(name)) is not None}
-
-
-def measure(run_dir: Path, steps: int, repeats: int) -> dict[str, Any]:
-    """The figures of a run's last steps."""
+def measure(run_dir: Path, steps: int, repeats: int) -> list[dict[str, Any]]:
+    """A run's last steps: their games and turns, the run's seconds of play, and the engine's, sorted."""
     from omegaconf import OmegaConf
 
     config = OmegaConf.load(run_dir / "config.yaml")
     for name, value in config.environment.items():  # first of all: OpenMP reads its own once, when torch is imported
         os.environ.setdefault(name, str(value))
-    play = timer(run_dir, "timing_s/gen")
-    alone = Alone(config)
-    chosen = sorted(play)[-steps:]
-    alone.seconds(games_of(run_dir, chosen[0]), at_once)  # warm
+    lines = map(json.loads, (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    play = {line["step"]: seconds for line in lines if (seconds := line["metrics"].get("timing_s/gen")) is not None}
+    alone, chosen = Alone(config), sorted(play)[-steps:]
+    alone.seconds(games_of(run_dir, chosen[0]))  # warm
     rows: list[dict[str, Any]] = []
     for step in chosen:
         games = games_of(run_dir, step)
-        seconds = sorted(alone.seconds(games, at_once) for _ in range(repeats))
-        turns = sum(map(len, games))
-        rows.append({"step": step, "games": len(games), "turns": turns, "play": play[step], "alone": seconds})
-    return {"steps": rows, "efficiency": median(median(row["alone"]) / row["play"] for row in rows)}
-
-
-def show(figures: dict[str, Any]) -> None:
-    print(f"{'step':>5}{'games':>7}{'turns':>7}{'play s':>9}{'alone s':>9}{'spread':>14}{'efficiency':>12}")
-    for row in figures["steps"]:
-        alone, spread = median(row["alone"]), f"{row['alone'][0]:.2f}-{row['alone'][-1]:.2f}"
-        cells = f"{row['step']:>5}{row['games']:>7}{row['turns']:>7}{row['play']:>9.2f}{alone:>9.2f}"
-        print(f"{cells}{spread:>14}{alone / row['play']:>12.2f}")
-    print(f"rollout efficiency: {figures['efficiency']:.2f} (median; target: {TARGET})")
-    last = figures["steps"][-1]
-    print(f"{last['turns'] / last['play']:,.0f} turns per second of play")
+        seconds = sorted(alone.seconds(games) for _ in range(repeats))
+        rows.append({"step": step, "games": len(games), "turns": sum(map(len, games)), "play": play[step]})
+        rows[-1]["alone"] = seconds
+    return rows
 
 
 def main() -> int:
@@ -178,7 +135,6 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=5, help="the run's last steps; the median counts (5)")
     parser.add_argument("--repeats", type=int, default=5, help="of each step by the engine alone (5)")
     parser.add_argument("--answers", type=int, help="of --run: so many tokens in the mean, ending anywhere")
-    parser.add_argument("--json", type=Path, help="a file for the figures")
     given = parser.parse_args()
     if (given.run_dir is None) == (given.run is None):
         parser.error("name a run's folder, or --run")
@@ -189,13 +145,16 @@ def main() -> int:
                 long_answers.make(Path(folder) / "model", given.answers)
                 overrides = long_answers.overrides(Path(folder) / "model", given.answers)
             own = [f"run_dir={run_dir}", *RUN, *overrides, *given.run]
-            subprocess.run(
-                [sys.executable, "-m", "recipe.spiral.main_spiral", *own], cwd=ROOT, timeout=1800, check=True
-            )
-        figures = measure(run_dir, given.steps, given.repeats)
-    show(figures)
-    if given.json:
-        given.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+            command = [sys.executable, "-m", "recipe.spiral.main_spiral", *own]
+            subprocess.run(command, cwd=ROOT, timeout=1800, check=True)
+        rows = measure(run_dir, given.steps, given.repeats)
+    print(f"{'step':>5}{'games':>7}{'turns':>7}{'play s':>9}{'alone s':>9}{'spread':>14}{'efficiency':>12}")
+    for row in rows:
+        alone, spread = median(row["alone"]), f"{row['alone'][0]:.2f}-{row['alone'][-1]:.2f}"
+        cells = f"{row['step']:>5}{row['games']:>7}{row['turns']:>7}{row['play']:>9.2f}{alone:>9.2f}"
+        print(f"{cells}{spread:>14}{alone / row['play']:>12.2f}")
+    efficiency = median(median(row["alone"]) / row["play"] for row in rows)
+    print(f"rollout efficiency: {efficiency:.2f} (median; target: {TARGET})")
     return 0
 
 

@@ -1,15 +1,14 @@
 """Measures a start: the seconds from the launch to the first step of training.
 
-    python benchmarks/startup.py [--repeats 3] [--cold] [OVERRIDE ...]
+    python benchmarks/startup.py [--repeats 3] [OVERRIDE ...]
 
 It launches `python -m recipe.spiral.main_spiral +experiment=quickstart OVERRIDE ...` with one step and without a
-validation. `--cold` first takes the files of the environment out of the page cache. Nothing else may run meanwhile.
+validation. Nothing else may run meanwhile.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import subprocess
 import sys
@@ -53,25 +52,12 @@ def launch(overrides: list[str], folder: Path) -> dict[str, float]:
     return marks
 
 
-def forget_files() -> None:
-    """Take the environment's files, and the recipe's, out of the page cache: what is read next comes from the disk."""
-    os.sync()
-    for folder in (Path(sys.prefix), ROOT / "recipe"):
-        for file in folder.rglob("*"):
-            if file.is_file() and not file.is_symlink():
-                with file.open("rb") as opened:
-                    os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3, help="launches; the median counts (3)")
-    parser.add_argument("--cold", action="store_true", help="with nothing of the environment in the page cache")
     given, overrides = parser.parse_known_args()
     runs = []
     for number in range(given.repeats):
-        if given.cold:
-            forget_files()
         with tempfile.TemporaryDirectory(prefix="startup-") as folder:
             runs.append(launch(overrides, Path(folder)))
         marks = ", ".join(f"{name} after {seconds:.1f} s" for name, seconds in runs[-1].items())

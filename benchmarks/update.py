@@ -11,6 +11,7 @@ meanwhile. The target is 0.8 of plain torch's.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -22,7 +23,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from recipe.spiral.lab.record_folder import RecordFolder  # noqa: E402
-from recipe.spiral.storage.metrics_file import METRICS, read_metrics  # noqa: E402
 
 #: A turn's prompt and answer.
 Turn = tuple[list[int], list[int]]
@@ -79,16 +79,16 @@ def main() -> int:
     from transformers import AutoModelForCausalLM
 
     config = OmegaConf.load(given.run_dir / "config.yaml")
-    steps = {line.step: line.metrics for line, _ in read_metrics(given.run_dir / METRICS)}
-    steps = {step: metrics for step, metrics in steps.items() if metrics.get("timing_s/update_actor")}
-    step = given.step or max(steps)
-    turns, metrics, actor = turns_of(given.run_dir, step), steps[step], config.actor_rollout_ref.actor
+    lines = map(json.loads, (given.run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    updates = {line["step"]: seconds for line in lines if (seconds := line["metrics"].get("timing_s/update_actor"))}
+    step = given.step or max(updates)
+    turns, actor = turns_of(given.run_dir, step), config.actor_rollout_ref.actor
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
     model = AutoModelForCausalLM.from_pretrained(config.actor_rollout_ref.model.path, dtype=torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
     tokens = sum(len(prompt) + len(answer) for prompt, answer in turns)
     fastest = min(plain_torch(model, optimizer, turns, int(actor.ppo_max_token_len_per_gpu)) for _ in range(3))
-    passes, seconds = int(actor.ppo_epochs), float(metrics["timing_s/update_actor"] or 0.0)
+    passes, seconds = int(actor.ppo_epochs), updates[step]
     print(f"step {step}: {len(turns)} turns, {tokens:,} tokens")
     print(f"plain torch: {tokens / fastest:,.0f} tokens/s (the fastest of three)")
     print(f"the run's update: {passes * tokens / seconds:,.0f} tokens/s ({passes} passes in {seconds:.2f} s)")

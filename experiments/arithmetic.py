@@ -15,9 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recipe.spiral.lab.models.tiny import POSITIONS, Spec, new_model
-from recipe.spiral.lab.models.tokenizer import prompt_texts
-from recipe.spiral.lab.models.tokenizer import train as train_tokenizer
+from recipe.spiral.lab.models.tiny import POSITIONS, Spec, new_model, prompt_texts, train_tokenizer
 from recipe.spiral.players.prompts import boxed, general_template
 from recipe.spiral.players.seeds import derive_seed
 

@@ -18,7 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
@@ -29,10 +28,10 @@ from experiments.quick_sampler import CachedSampler, Row, play_out
 from experiments.quick_update import Learner, Weight
 from recipe.spiral.checks.settle import settle
 from recipe.spiral.games import make
+from recipe.spiral.lab.evaluation.exploitability.exploitability_metrics import validation_metrics
 from recipe.spiral.lab.evaluation.exploitability.information_sets import ENUMERATED, EXPLOITABILITY_GAMES, game_tree
-from recipe.spiral.lab.evaluation.exploitability.live_metrics import exploitability_metrics, optimal
-from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable, read_scores
-from recipe.spiral.lab.models.forest import Scored, probabilities
+from recipe.spiral.lab.evaluation.exploitability.policy_table import read_scores
+from recipe.spiral.lab.evaluation.policy_weights import Scorer, of_model
 from recipe.spiral.match import Rules, play, random_opening
 from recipe.spiral.players.player import PolicyPlayer
 from recipe.spiral.players.prompts import encoder
@@ -194,18 +193,9 @@ class QuickRun:
 
     def _strength(self, model: PreTrainedModel) -> dict[str, float]:
         """The exact measures of the trainer's validation."""
-        table = self._read(model)
-        return exploitability_metrics(table, self.rules) if self.game in EXPLOITABILITY_GAMES else optimal(table)
-
-    def _read(self, model: PreTrainedModel) -> PolicyTable:
-        """A model's probabilities at all information sets."""
-        response = cache(lambda text: [*self.tokenizer.encode(text, add_special_tokens=False), self.sampler.eos])
-
-        def score(asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
-            groups = [[Scored(self.encode(seen, ()), response(text)) for text in texts] for seen, texts in asked]
-            return [np.log(np.maximum(row, 1e-300)).tolist() for row in probabilities(model, groups)]
-
-        return read_scores(game_tree(self.game), score)
+        scores = of_model(model, [self.sampler.eos], 1.0, int(self.config.data.max_response_length))
+        table = read_scores(game_tree(self.game), Scorer(self.tokenizer, self.encode, scores))
+        return validation_metrics(table, self.rules)
 
 
 def _key(record: GameRecord) -> GameKey:

@@ -2,7 +2,7 @@
 
 The distribution after a text changes only with the weights. In a small game nearly every text comes again, so after the
 first games of a step sampling is a look-up. The graph of each distribution is kept, so that the update needs no forward
-pass of its own. Texts that begin alike go through the model as a tree (``forest``).
+pass of its own. Texts that begin alike go through the model as a tree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from recipe.spiral.lab.models.forest import Scored, Tree, distributions
+from recipe.spiral.lab.models.answer_scores import Scored, Tree, distributions
 from recipe.spiral.players.player import Generation
 from recipe.spiral.players.records import Tokens
 

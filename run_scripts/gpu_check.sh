@@ -6,8 +6,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 kind=gpu words=" $* "
 [[ $words == *" --device cpu "* || $words == *" --device=cpu "* ]] && kind=cpu
-# A look needs nothing installed.
-if [[ $words == *" -h "* || $words == *" --help "* || $words == *" --list "* ]]; then
+# Help needs nothing installed.
+if [[ $words == *" -h "* || $words == *" --help "* ]]; then
     exec "${PYTHON:-python3}" -m benchmarks.gpu_check "$@"
 fi
 # Not an environment for GPUs, which took long, in place of one for a CPU, or the other way round.

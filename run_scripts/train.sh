@@ -10,8 +10,7 @@ Makes .venv for GPUs if needed (run_scripts/setup.sh --gpu), then runs
   python -m recipe.spiral.main_spiral +experiment=PRESET OVERRIDE ...
 from the project's root. The same command goes on from the last checkpoint. Presets, none of which was run:
   qwen3_4b                the paper's hyperparameters on two games, Qwen3-4B-Base, eight GPUs
-  paper                   the paper's run on three games; paper_kuhn: on one
-  paper_qwen3_8b, paper_llama_8b, paper_r1_distill_7b, paper_lora, paper_pool, paper_async    its other models and ways
+  paper                   the paper's run on three games; paper_lora, paper_pool, paper_async: its other ways
   spin                    online DPO of Qwen2.5-3B-Instruct on GSM8K, four GPUs (data.train_files, data.val_files)
 
 --dry-run   start nothing: print the settings that differ from the defaults, the memory that the run needs, and what it would

@@ -1,10 +1,12 @@
-"""Records, players and games made for tests."""
+"""Records, players and games made for tests; and how the time that something takes grows with its text."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from recipe.spiral.games import Game, IllegalAction
@@ -115,3 +117,26 @@ def run_match(
 def counted(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:
     """The metrics under a prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix)}
+
+
+def in_linear_time(read: Callable[[str], object], text: str) -> bool:
+    """Whether reading a text takes about eight times as long as reading an eighth of it, or no time to speak of.
+
+    Where the time grew with the square of the length, it would be sixty-four times.
+    """
+    short = text[: len(text) // 8]
+    # other programs and the collector of garbage only add to a time: one that is short enough is enough
+    return any((long := _seconds(read, text)) < 0.05 or long < 24 * _seconds(read, short) for _ in range(3))
+
+
+def _seconds(read: Callable[[str], object], text: str) -> float:
+    """Seconds of this process."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        begin = time.process_time()
+        read(text)
+        return time.process_time() - begin
+    finally:
+        if collecting:
+            gc.enable()

@@ -28,9 +28,9 @@ def small_model(folder: Path, tie: bool, dtype: str) -> None:
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
     from recipe.spiral.games import make
-    from recipe.spiral.lab.models.tokenizer import train
+    from recipe.spiral.lab.models.tiny import train_tokenizer
 
-    tokenizer = train([make(game, 0).observation(0) for game in ("KuhnPoker", "TicTacToe")], max_length=512)
+    tokenizer = train_tokenizer([make(game, 0).observation(0) for game in ("KuhnPoker", "TicTacToe")], max_length=512)
     torch.manual_seed(0)
     ids: dict[str, Any] = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
     config = Qwen3Config(

@@ -15,6 +15,8 @@ from recipe.spiral.checks.settle import settle
 
 #: The config's resolvers come with the module that it lies beside.
 CONFIG = Path(main_spiral.__file__).parent / "config"
+#: A model.
+SHIPPED = CONFIG.parent / "shipped" / "tiny"
 
 
 @cache
@@ -48,3 +50,8 @@ def composed_by(program: str, words: Sequence[str]) -> DictConfig:
     if program == "spiral_trainer":
         settle(made)
     return made
+
+
+def without_weights(file: Path) -> None:
+    """A whole file of safetensors that has none."""
+    file.write_bytes((2).to_bytes(8, "little") + b"{}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from recipe.spiral import extensions
 from recipe.spiral.opponents.fixed_opponents import kinds, make_player
@@ -66,3 +69,16 @@ def test_a_player_is_told_the_runs_folder(tmp_path: Path) -> None:
         make_player("mine", {"width": 3})
     with pytest.raises(ValueError, match="run_dir"):
         make_player("mine", {"run_dir": "/elsewhere"})
+
+
+def test_an_extension_is_made_once_in_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(extensions.NAMES, "")
+    monkeypatch.syspath_prepend(tmp_path)
+    config = OmegaConf.create({"extensions": ["my_rewards"]})
+    with pytest.raises(ImportError, match="my_rewards"):
+        extensions.choose(config, print)
+    (tmp_path / "my_rewards.py").write_text("class Extension: pass\n")
+    importlib.invalidate_caches()
+    [mine] = extensions.choose(config, print)
+    assert [one is mine for one in extensions.loaded()] == [True], "so that it may remember something"
+    del sys.modules["my_rewards"]

@@ -17,10 +17,10 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.games import registry
 from recipe.spiral.lab.audit.__main__ import main as audit
-from recipe.spiral.lab.evaluation.policy_weights import read_tokenizer, run_of
-from recipe.spiral.lab.evaluation.scored import load
+from recipe.spiral.lab.evaluation.policies import run_of
+from recipe.spiral.lab.evaluation.policy_weights import load, read_tokenizer
 from recipe.spiral.lab.models import embedded
-from recipe.spiral.lab.play.seats_taken import _rules
+from recipe.spiral.lab.play.table_opponent import rules_of
 from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.lab.report.__main__ import main as report
 from recipe.spiral.lab.report.bundle import Bundle
@@ -171,7 +171,7 @@ def test_what_a_config_asks_of_the_readers_environment_is_missing(
         new = place / "new"
         new.mkdir(exist_ok=True)
         try:
-            print(_rules(source), *(setting(source, key) for key in keys))
+            print(rules_of(source), *(setting(source, key) for key in keys))
         except Exception as error:
             print(error)
     printed = capsys.readouterr()

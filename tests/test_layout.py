@@ -76,26 +76,6 @@ def test_the_core_tells_its_story_in_one_sitting() -> None:
     assert len(list(RECIPE.glob("*.py"))) <= 10
 
 
-def test_a_name_stands_once() -> None:
-    """But for what both ``lab`` and ``spin`` have."""
-    names = [file.name for file in files() if not file.name.startswith("__")]
-    assert {name for name in names if names.count(name) > 1} <= {"extension.py"}
-
-
-def test_rae_is_short_with_all_that_it_needs() -> None:
-    needed, found = [RECIPE / "rae.py"], set[Path]()
-    while needed:
-        if (file := needed.pop()) not in found and file.is_file():
-            found.add(file)
-            for path in imported(file):
-                if path[0] != "":
-                    needed += [RECIPE.joinpath(*path).with_suffix(".py"), RECIPE.joinpath(*path, "__init__.py")]
-                    needed += [RECIPE.joinpath(*path[:end], "__init__.py") for end in range(1, len(path))]
-    lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in found}
-    assert lines[RECIPE / "rae.py"] <= 150 and sum(lines.values()) <= 600
-    assert len(found) > 2, "it needs the records of games"
-
-
 def test_rooms_depend_on_each_other_in_one_direction() -> None:
     """A file at the top is a room, and so is a folder: there is an order in which each needs only earlier ones."""
     needs: dict[str, set[str]] = {}

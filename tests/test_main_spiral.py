@@ -1,17 +1,27 @@
-"""The entry point: what it says of a config that cannot run, and that it says so at once."""
+"""The entry point: a config that cannot run is refused at once; what signals do, and what is said of errors."""
 
 from __future__ import annotations
 
-import importlib
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
+from ray.exceptions import RayActorError
 
-from recipe.spiral import extensions
+from recipe.spiral.processes import interrupts
+from recipe.spiral.processes.causes import cause_of, said_last
+from recipe.spiral.processes.interrupts import END_SIGNALS, STOP, Interrupt
+from recipe.spiral.processes.run_log import RUN_DIR
+from recipe.spiral.running import Ending, forward_environment
+from tests.made_configs import config
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Runs the entry point and tells which of the libraries that take seconds to import were imported.
@@ -61,14 +71,90 @@ def test_a_job_of_a_multirun_that_fails_does_not_end_the_others(tmp_path: Path) 
     assert sorted(folder.name for folder in (tmp_path / "run").iterdir() if folder.is_dir()) == folders
 
 
-def test_an_extension_is_made_once_in_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(extensions.NAMES, "")
-    monkeypatch.syspath_prepend(tmp_path)
-    config = OmegaConf.create({"extensions": ["my_rewards"]})
-    with pytest.raises(ImportError, match="my_rewards"):
-        extensions.choose(config, print)
-    (tmp_path / "my_rewards.py").write_text("class Extension: pass\n")
-    importlib.invalidate_caches()
-    [mine] = extensions.choose(config, print)
-    assert [one is mine for one in extensions.loaded()] == [True], "so that it may remember something"
-    del sys.modules["my_rewards"]
+DIED = """The actor died unexpectedly before finishing this task.
+	class_name: FastServer
+	actor_id: 01
+	pid: 123
+	name: vllm_server_0_0
+	namespace: x
+The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker \
+unexpectedly exits with a connection error code 2. End of file."""
+
+
+@pytest.fixture(autouse=True)
+def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(interrupts, "_received", [])
+    monkeypatch.setattr(interrupts, "TOGETHER", -1.0)
+    before = {number: signal.getsignal(number) for number in (*END_SIGNALS, signal.SIGALRM)}
+    for number in END_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def ending(tmp_path: Path, said: list[str], trains: bool = True, limit: float = 60, save_freq: int = 4) -> Ending:
+    trainer = {"save_freq": save_freq, "default_local_dir": str(tmp_path / "checkpoints")}
+    setup = OmegaConf.create({"run_dir": str(tmp_path), "trainer": trainer})
+    follow: Any = SimpleNamespace(trains=trains, step_seconds=486.0, say=said.append)
+    made = Ending(setup, follow, limit)  # type: ignore[arg-type]
+    made.take_signals()
+    return made
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_a_second_one_ends_at_once(tmp_path: Path, number: signal.Signals) -> None:
+    made = ending(tmp_path, said := [])
+    os.kill(os.getpid(), number)
+    assert (tmp_path / STOP).exists() and made.by in ("Ctrl-C", "SIGTERM") and "8m06s" in said[0]
+    with pytest.raises(Interrupt):
+        os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("how", [{"trains": False}, {"save_freq": -1}])
+def test_where_there_is_nothing_to_save_a_signal_ends_at_once(tmp_path: Path, how: dict[str, Any]) -> None:
+    ending(tmp_path, [], **how)
+    with pytest.raises(Interrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert not (tmp_path / STOP).exists()
+
+
+def test_sigterm_has_a_limit_and_says_what_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints" / "global_step_4").mkdir(parents=True)
+    ending(tmp_path, [], limit=0.05)
+    os.kill(os.getpid(), signal.SIGTERM)
+    with pytest.raises(Interrupt, match=r"SIGTERM, and no checkpoint.*SPIRAL_SAVE_LIMIT"):
+        time.sleep(10)
+
+
+def test_a_death_ends_the_wait(tmp_path: Path) -> None:
+    """By a KeyboardInterrupt, which alone Ray lets through where it waits."""
+    made = ending(tmp_path, [])
+    with pytest.raises(KeyboardInterrupt):
+        made.end_with(ZeroDivisionError())
+        time.sleep(10)
+    assert isinstance(made.failure, ZeroDivisionError)
+
+
+def test_a_dead_process_is_named_with_its_last_lines(tmp_path: Path) -> None:
+    error = RayActorError(error_msg=DIED)
+    assert cause_of(error).startswith("vllm_server_0_0 died (its worker process has died")
+    assert cause_of(RayActorError(error_msg="The actor 34 is unavailable")).startswith("Ray lost an actor")
+    (logs := tmp_path / "session_latest" / "logs").mkdir(parents=True)
+    (logs / "worker-ab-01-123.err").write_text("ValueError: no memory for a KV cache\n")
+    (logs / "worker-ab-01-124.err").write_text("another\n")
+    assert said_last(error, tmp_path) == "the last lines of process 123:\n  ValueError: no memory for a KV cache"
+    assert said_last(error, None) == said_last(OSError("x"), tmp_path) == ""
+
+
+def test_values_of_the_environment_are_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl prints what it passes on; on this machine they are inherited."""
+    for name, value in (("GH_PAT", "hunter2"), ("MINE", "hunter2"), ("PLAIN", "plain"), (RUN_DIR, str(tmp_path))):
+        monkeypatch.setenv(name, value)
+    setup = config(tmp_path)
+    for name, value in (("MINE", "${oc.env:GH_PAT}"), ("PLAIN", "plain")):
+        OmegaConf.update(setup, f"environment.{name}", value, force_add=True)
+    forward_environment(setup)
+    passed = setup.ray_kwargs.ray_init.runtime_env.env_vars
+    assert passed.PLAIN == "plain" and "MINE" not in passed and passed[RUN_DIR] == str(tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -186,17 +187,19 @@ def test_a_players_exception_leaves_the_match(error: Exception) -> None:
         run_match(make("TicTacToe", 0), [Scripted(boxed("[4]")), Failing()])
 
 
-def test_rules_refuse_what_would_reward_errors() -> None:
-    with pytest.raises(
-        ValueError, match=r"rules\.illegal_rewards=\[-0\.5, 0\.5\]: must be finite, the offender's <= -1"
-    ):
-        Rules(illegal_rewards=(-0.5, 0.5))
-    with pytest.raises(ValueError, match=r"rules\.illegal_rewards=\[-1\.5, 1\.5\].*the other's <= 1"):
-        Rules(illegal_rewards=(-1.5, 1.5))
-    for rewards in ((math.nan, 0.5), (-1.5, math.nan), (-math.inf, 0.5), (-1.5, -math.inf)):
-        with pytest.raises(ValueError, match="must be finite"):
-            Rules(illegal_rewards=rewards)
-    with pytest.raises(ValueError, match=r"rules\.truncated='keep': must be 'illegal', 'mask' or 'read'"):
-        Rules(truncated="keep")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"rules\.turn_cap=0: must be at least 1"):
-        Rules(turn_cap=0)
+@pytest.mark.parametrize(
+    "rewards",
+    [
+        *((-0.5, 0.5), (-1.5, 1.5), (math.nan, 0.5), (-1.5, math.nan), (-math.inf, 0.5), (-1.5, -math.inf), (-1.5,)),
+        *("win", 3, None, ("a", "b")),
+    ],
+)
+def test_rules_refuse_what_would_reward_errors(rewards: object) -> None:
+    config = SimpleNamespace(illegal_rewards=rewards, truncated="illegal", turn_cap=None)
+    with pytest.raises(ValueError, match=r"^rules\.illegal_rewards="):
+        Rules.from_config(config)
+
+
+def test_rules_by_name() -> None:
+    config = SimpleNamespace(illegal_rewards="loss", truncated="read", turn_cap=7)
+    assert Rules.from_config(config) == Rules((-1.0, 1.0), "read", 7)

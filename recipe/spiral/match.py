@@ -45,27 +45,18 @@ class Rules:
     @classmethod
     def from_config(cls, config: Any) -> Rules:
         """From the config's ``rules``, of which ``illegal_rewards`` is a pair of numbers, or the name of one. Raises
-        ValueError: something is wrong there."""
-        rewards, names = config.illegal_rewards, ", ".join(ILLEGAL_REWARDS)
-        if isinstance(rewards, str) and rewards not in ILLEGAL_REWARDS:
-            raise ValueError(f"rules.illegal_rewards={rewards!r}: must be one of {names}, or two numbers")
-        numbers = ILLEGAL_REWARDS[rewards] if isinstance(rewards, str) else rewards
-        pair = tuple(numbers) if isinstance(numbers, Iterable) else ()
-        if len(pair) != 2 or not all(isinstance(reward, int | float) for reward in pair):
-            wanted = f"two numbers, the offender's and the other's, or one of {names}"
-            raise ValueError(f"rules.illegal_rewards={rewards}: must be {wanted}")
-        return cls(pair, config.truncated, config.turn_cap)
+        ValueError: they are no such pair."""
+        given = config.illegal_rewards
+        pair = ILLEGAL_REWARDS.get(given) if isinstance(given, str) else given
+        return cls(tuple(pair) if isinstance(pair, Iterable) else (given,), config.truncated, config.turn_cap)
 
     def __post_init__(self) -> None:
-        offender, other = self.illegal_rewards
-        if not (-1e9 < offender <= -1 and -1e9 < other <= 1):
-            raise ValueError(
-                f"rules.illegal_rewards={[offender, other]}: must be finite, the offender's <= -1, the other's <= 1"
-            )
-        if self.truncated not in ("illegal", "mask", "read"):
-            raise ValueError(f"rules.truncated={self.truncated!r}: must be 'illegal', 'mask' or 'read'")
-        if self.turn_cap is not None and (type(self.turn_cap) is not int or self.turn_cap < 1):
-            raise ValueError(f"rules.turn_cap={self.turn_cap}: must be at least 1, or null for the game's own bound")
+        pair = self.illegal_rewards
+        numbers = len(pair) == 2 and all(isinstance(reward, int | float) for reward in pair)
+        if not (numbers and -1e9 < pair[0] <= -1 and -1e9 < pair[1] <= 1):
+            wanted = "two finite numbers, the offender's <= -1 and the other's <= 1"
+            names = ", ".join(ILLEGAL_REWARDS)
+            raise ValueError(f"rules.illegal_rewards={[*pair]}: must be {wanted}, or one of {names}")
 
 
 async def play(

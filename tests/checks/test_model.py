@@ -20,8 +20,7 @@ from recipe.spiral.players.prompts import History, encoder
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.manifest import write_manifest
 from tests.made import run_match
-from tests.made_configs import config
-from tests.made_models import without_weights
+from tests.made_configs import config, without_weights
 
 
 class WordTokenizer:

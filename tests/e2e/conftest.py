@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -13,18 +14,23 @@ import sysconfig
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from filelock import FileLock
 
+from recipe.spiral.lab.record_folder import RecordFolder
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.processes.launch import end_with_parent
 
 #: Seconds for a run: several times what it takes, as machines differ by so much.
 LIMIT = 900.0
+#: The setting that names the folder of what a program makes.
+FOLDERS = {"main_spiral": "run_dir", "main_eval": "eval_dir"}
 #: Seconds in which an interrupted run cleans up.
 PATIENCE = 20.0
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,11 +49,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Run:
-    """A training run: ``python -m recipe.spiral.main_spiral`` with overrides.
+    """A training run, or an evaluation: ``python -m recipe.spiral.main_spiral`` or ``main_eval`` with overrides.
 
     Args:
-        run_dir: the run's folder; its output goes to ``output.txt`` beside it.
+        run_dir: its folder; its output goes into a file beside it.
         overrides: Hydra's.
+        program: ``main_spiral`` or ``main_eval``.
         python: the interpreter.
         cwd: where it is started.
         environment: variables besides this process's.
@@ -57,6 +64,7 @@ class Run:
         self,
         run_dir: Path,
         *overrides: str,
+        program: str = "main_spiral",
         python: str = sys.executable,
         cwd: Path = ROOT,
         environment: dict[str, str] | None = None,
@@ -67,7 +75,7 @@ class Run:
         self.output_file.parent.mkdir(parents=True, exist_ok=True)
         with self.output_file.open("w") as output:
             self.process = subprocess.Popen(
-                [python, "-m", "recipe.spiral.main_spiral", f"run_dir={run_dir}", *overrides],
+                [python, "-m", f"recipe.spiral.{program}", f"{FOLDERS[program]}={run_dir}", *overrides],
                 cwd=cwd,
                 env={**os.environ, "WANDB_MODE": "disabled", **(environment or {})},
                 stdout=output,
@@ -175,13 +183,37 @@ def name_of(process: psutil.Process) -> str:
     return ""
 
 
+class Runs(list[Run]):
+    """Runs that are ended together, whatever happens."""
+
+    def start(self, run_dir: Path, *overrides: str, **how: Any) -> Run:
+        """``how`` as of ``Run``."""
+        self.append(run := Run(run_dir, *overrides, **how))
+        return run
+
+    def train(self, run_dir: Path, *overrides: str, **how: Any) -> Run:
+        """A run to its end."""
+        run = self.start(run_dir, *overrides, **how)
+        assert run.wait() == 0, run.output[-4000:]
+        return run
+
+    def kill_and_resume(self, run_dir: Path, after: int, *overrides: str, **how: Any) -> None:
+        """A run that is killed after the line of a step, and started again to its end."""
+        killed = self.start(run_dir, *overrides, **how)
+        killed.wait_for(rf"^step *{after}/")
+        killed.signal(signal.SIGKILL)
+        killed.wait()
+        assert "going on after step" in self.train(run_dir, *overrides, **how).output
+
+    def close(self) -> None:
+        for run in self:
+            run.close()
+
+
 @pytest.fixture
-def runs() -> Iterator[list[Run]]:
-    """Runs put into this list are ended with the test, whatever happens."""
-    started: list[Run] = []
-    yield started
-    for run in started:
-        run.close()
+def runs() -> Iterator[Runs]:
+    with closing(Runs()) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -228,25 +260,34 @@ def model(of_the_session: Path) -> Path:
     return folder
 
 
-def killed_and_resumed(runs: list[Run], run_dir: Path, after: int, settings: list[str], **places: Path) -> None:
-    """A run that is killed after the line of a step, and started again to its end.
+def games_of(run_dir: Path, split: str = "train") -> list[GameRecord]:
+    """The games of a run in the order in which it played them."""
+    return list(RecordFolder(run_dir / "games").read(split))
 
-    Args:
-        runs: where each run is noted, for it to be cleaned up.
-        run_dir: the run's folder.
-        after: the step.
-        settings: Hydra's overrides.
-        places: ``cwd``, if it is not the project's root.
-    """
-    killed = Run(run_dir, *settings, **places)
-    runs.append(killed)
-    killed.wait_for(rf"^step *{after}/")
-    killed.signal(signal.SIGKILL)
-    killed.wait()
-    resumed = Run(run_dir, *settings, **places)
-    runs.append(resumed)
-    assert resumed.wait() == 0, resumed.output[-4000:]
-    assert "going on after step" in resumed.output
+
+def logged(run_dir: Path, having: str = "actor/grad_norm") -> dict[int, dict[str, float]]:
+    """What a run logged that has this metric, by step: of training steps, unless it is another's."""
+    lines = [line for file in sorted(run_dir.glob("metrics-*.jsonl")) for line in file.read_text().splitlines()]
+    return {entry["step"]: entry["data"] for entry in map(json.loads, lines) if having in entry["data"]}
+
+
+def said(record: GameRecord) -> object:
+    """What two runs of one seed must have alike of a game."""
+    turns = [(turn.response, turn.verdict, turn.advantage) for turn in record.turns]
+    tokens = [(turn.tokens.response_ids, turn.tokens.answered_by) for turn in record.turns if turn.tokens is not None]
+    result = record.termination, record.rewards, record.baselines, record.discarded
+    return record.key, record.game, record.players, result, turns, tokens
+
+
+def check_who_answered(records: list[GameRecord]) -> None:
+    """Each turn by whose it should be, and only the policy's were trained. Random players have no tokens."""
+    for record in records:
+        for turn in record.turns:
+            learns = turn.player in record.trainable
+            assert (turn.advantage is not None) == (learns and record.discarded is None)
+            if record.players[turn.player] != "random":
+                assert turn.tokens is not None
+                assert turn.tokens.answered_by == (None if learns else record.players[turn.player])
 
 
 def kill_a_worker(run: Run, after: str) -> None:
@@ -260,6 +301,8 @@ def kill_a_worker(run: Run, after: str) -> None:
     assert left.gone(30) == []
 
 
+LORA = ["actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_alpha=16"]
+NO_VALIDATION = ["trainer.val_before_train=false", "trainer.test_freq=-1"]
 #: With these, two runs of one seed give the same weights, to the bit.
 DETERMINISM = [
     "actor_rollout_ref.actor.fsdp_config.full_determinism=true",

@@ -16,10 +16,11 @@ import torch
 from recipe.spiral.export.writing import export
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.record_folder import RecordFolder
-from recipe.spiral.lab.watching.staleness import staleness
+from recipe.spiral.lab.watching.game_metrics import staleness
 from recipe.spiral.players.records import GameRecord, Tokens
+from recipe.spiral.storage.checkpoints import folder_of, latest, read_state
 
-from .conftest import Run, kill_a_worker, small
+from .conftest import NO_VALIDATION, Runs, games_of, kill_a_worker, logged, small
 
 pytestmark = pytest.mark.e2e
 STEPS, GAMES = 6, 16
@@ -34,8 +35,7 @@ def asynchronous(model: Path, mode: str, *overrides: str) -> list[str]:
         "trainer.save_freq=1",
         "trainer.max_actor_ckpt_to_keep=null",
         "actor_rollout_ref.actor.optim.lr=1e-3",
-        "trainer.val_before_train=false",
-        "trainer.test_freq=-1",
+        *NO_VALIDATION,
         *overrides,
     )
 
@@ -54,6 +54,22 @@ def in_flight(run_dir: Path, step: int) -> set[int]:
 
 def number(record: GameRecord) -> int:
     return (record.key.step - 1) * GAMES + record.key.index
+
+
+def count(folder: Path) -> str:
+    """Where each game of an asynchronous run is, by its number alone; returns "each once", or what is wrong."""
+    saved = folder_of(folder)
+    step, last = latest(saved), max(RecordFolder(folder / "games").steps("train"), default=0)
+    if step != last:
+        return f"the last checkpoint is of step {step}, and the last games are of step {last}"
+    state = read_state(saved / f"global_step_{step}")
+    batch = int(state["settings"]["data.train_batch_size"])
+    places = Counter((block - 1) * batch + index for block, index, _ in state["in_flight"])
+    for record in games_of(folder):
+        if record.discarded in (None, "stale"):  # others are played again, under the same number
+            places[(record.key.step - 1) * batch + record.key.index] += 1
+    lost, twice = set(range(max(places) + 1)) - places.keys(), [place for place, times in places.items() if times > 1]
+    return f"{len(lost)} are lost, and {len(twice)} there more than once" if lost or twice else "each once"
 
 
 def check_accounting(run_dir: Path, most: int | None) -> None:
@@ -97,12 +113,11 @@ def check_accounting(run_dir: Path, most: int | None) -> None:
     ],
 )
 def test_a_killed_run_goes_on_and_every_game_is_accounted_for(
-    tmp_path: Path, model: Path, runs: list[Run], mode: str, by_a_worker: bool
+    tmp_path: Path, model: Path, runs: Runs, mode: str, by_a_worker: bool
 ) -> None:
     """Killed as a whole, or ended because a worker died."""
     overrides = asynchronous(model, mode)
-    killed = Run(tmp_path / "run", *overrides)
-    runs.append(killed)
+    killed = runs.start(tmp_path / "run", *overrides)
     # Its games are played ahead: it may have ended more steps by the time it is killed.
     if by_a_worker:
         kill_a_worker(killed, after=r"^step *2/6 ")
@@ -110,8 +125,7 @@ def test_a_killed_run_goes_on_and_every_game_is_accounted_for(
         killed.wait_for(r"^step *2/6 ")
         killed.signal(signal.SIGKILL)
         killed.wait()
-    resumed = Run(tmp_path / "run", *overrides)
-    runs.append(resumed)
+    resumed = runs.start(tmp_path / "run", *overrides)
     resumed.wait_for(r"^going on after step [1-5] of 6")
     assert resumed.wait() == 0, resumed.output[-4000:]
     check_accounting(tmp_path / "run", most=4)
@@ -167,17 +181,15 @@ def matches(model: Any, turns: Sequence[Tokens]) -> list[list[bool]]:
 
 @pytest.mark.full
 def test_members_stay_for_their_games_and_answer_with_their_own_weights(
-    tmp_path: Path, model: Path, runs: list[Run]
+    tmp_path: Path, model: Path, runs: Runs
 ) -> None:
     """Each step has a new member, with engines of their own, and two batches are played ahead."""
-    run = Run(
+    run = runs.train(
         tmp_path / "run",
         *asynchronous(model, "colocate_async", "fsp.enabled=true", "fsp.update_interval=1", "fsp.size=2"),
         "trainer.v1.colocate_async.num_warmup_batches=2",
         "opponents=[{kind: random, share: 0.1}]",
     )
-    runs.append(run)
-    assert run.wait() == 0, run.output[-4000:]
     assert audit([str(run.run_dir)]) == 0
     records = [record for records in steps_of(run.run_dir).values() for record in records]
     against = [record for record in records if record.opponent == "pool"]
@@ -197,19 +209,14 @@ def test_members_stay_for_their_games_and_answer_with_their_own_weights(
                     assert all(*matches(scorers[turn.tokens.answered_by], [turn.tokens]))
 
 
-def test_stale_games_are_dropped_and_named(tmp_path: Path, model: Path, runs: list[Run]) -> None:
+def test_stale_games_are_dropped_and_named(tmp_path: Path, model: Path, runs: Runs) -> None:
     """Two batches are played ahead, and no turn may be older than the version before the last."""
-    run = Run(
+    runs.train(
         tmp_path / "run",
         *asynchronous(model, "colocate_async", "asynchronous.max_staleness=1", "asynchronous.on_stale=drop"),
         "trainer.v1.colocate_async.num_warmup_batches=3",
     )
-    runs.append(run)
-    assert run.wait() == 0, run.output[-4000:]
     check_accounting(tmp_path / "run", most=1)
     dropped = [record for records in steps_of(tmp_path / "run").values() for record in records if record.discarded]
-    lines = [
-        line for file in sorted((tmp_path / "run").glob("metrics-*.jsonl")) for line in file.read_text().splitlines()
-    ]
-    logged = [json.loads(line)["data"] for line in lines]
-    assert dropped and sum(entry.get("async/dropped", 0.0) for entry in logged) == len(dropped)
+    counted = sum(step.get("async/dropped", 0.0) for step in logged(tmp_path / "run").values())
+    assert dropped and counted == len(dropped)

@@ -14,12 +14,10 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.lab.audit.__main__ import main as audit
-from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.processes.launch import clean_run, end_with_parent
 
-from .conftest import LIMIT, Run, killed_and_resumed, small
-from .counted import count
-from .test_asynchronous import asynchronous
+from .conftest import LIMIT, LORA, NO_VALIDATION, Runs, games_of, small
+from .test_asynchronous import asynchronous, count
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 #: Cores that Ray counts with, and bytes of shared memory.
@@ -63,20 +61,19 @@ def start_node(log: Path, *which: str) -> None:
         time.sleep(0.2)
 
 
-def test_a_killed_run_goes_on_in_the_same_cluster(tmp_path: Path, model: Path, runs: list[Run], cluster: None) -> None:
+def test_a_killed_run_goes_on_in_the_same_cluster(tmp_path: Path, model: Path, runs: Runs, cluster: None) -> None:
     settings = small(
         model,
         "trainer.nnodes=2",
         f"trainer.total_training_steps={STEPS}",
         "trainer.save_freq=2",
-        "trainer.test_freq=-1",
-        "trainer.val_before_train=false",
+        *NO_VALIDATION,
         "fsp.enabled=true",
         "fsp.update_interval=1",
     )
-    killed_and_resumed(runs, tmp_path / "run", 3, settings)
+    runs.kill_and_resume(tmp_path / "run", 3, *settings)
     assert len(list(tmp_path.glob(f"run/checkpoints/global_step_{STEPS}/actor/model_world_size_2_rank_*.pt"))) == 2
-    games = list(RecordFolder(tmp_path / "run" / "games").read("train"))
+    games = games_of(tmp_path / "run")
     assert {record.key.step for record in games if record.opponent == "pool"} >= {4, 5, 6}
     assert audit([str(tmp_path / "run")]) == 0
 
@@ -84,33 +81,31 @@ def test_a_killed_run_goes_on_in_the_same_cluster(tmp_path: Path, model: Path, r
 @pytest.mark.parametrize(
     ("cluster", "overrides"),
     [
-        (1, ("actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_alpha=16", "fsp.initial=[base]")),
+        (1, (*LORA, "fsp.initial=[base]")),
         (2, ("opponent_engine.devices=own",)),
     ],
     ids=["LoRA", "opponents on devices of their own"],
     indirect=["cluster"],
 )
 def test_a_pool_in_a_cluster(
-    tmp_path: Path, model: Path, runs: list[Run], cluster: None, overrides: tuple[str, ...]
+    tmp_path: Path, model: Path, runs: Runs, cluster: None, overrides: tuple[str, ...]
 ) -> None:
-    run = Run(
+    runs.train(
         tmp_path / "run",
         *small(model, "trainer.nnodes=2", "trainer.total_training_steps=3", "trainer.save_freq=3"),
-        *("trainer.test_freq=-1", "trainer.val_before_train=false", "fsp.enabled=true", "fsp.update_interval=1"),
+        *(*NO_VALIDATION, "fsp.enabled=true", "fsp.update_interval=1"),
         *overrides,
     )
-    runs.append(run)
-    assert run.wait() == 0, run.output[-4000:]
-    games = list(RecordFolder(tmp_path / "run" / "games").read("train"))
+    games = games_of(tmp_path / "run")
     assert {record.key.step for record in games if record.opponent == "pool"} >= {2, 3}
     assert audit([str(tmp_path / "run")]) == 0
 
 
 @pytest.mark.parametrize(("mode", "nodes"), [("colocate_async", 2), ("separate_async", 1)])
 def test_asynchronous_modes_in_a_cluster(
-    tmp_path: Path, model: Path, runs: list[Run], cluster: None, mode: str, nodes: int
+    tmp_path: Path, model: Path, runs: Runs, cluster: None, mode: str, nodes: int
 ) -> None:
     """A rank and an engine on each node; or the learner on one node, and the engine on the other one."""
     settings = asynchronous(model, mode, f"trainer.nnodes={nodes}")
-    killed_and_resumed(runs, tmp_path / "run", 3, settings)
+    runs.kill_and_resume(tmp_path / "run", 3, *settings)
     assert count(tmp_path / "run") == "each once" and audit([str(tmp_path / "run")]) == 0

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,55 +19,16 @@ from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tr
 from recipe.spiral.lab.evaluation.exploitability.nash_conv import nash_conv
 from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable, read_scores, ways
 from recipe.spiral.lab.evaluation.exploitability.tabulated import renormalised
-from recipe.spiral.lab.evaluation.matchups import GameId
-from recipe.spiral.lab.evaluation.scored import Scorer, load, of_model
+from recipe.spiral.lab.evaluation.matches import GameId
+from recipe.spiral.lab.evaluation.policy_weights import Scorer, load, of_model
 from recipe.spiral.players.prompts import encoder
-from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.rollouts.end_tokens import end_tokens
 
-from .conftest import ROOT
+from .conftest import LIMIT, Runs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
-LIMIT = 900.0
 #: What each engine needs here; the config's own would be four times as much.
 SMALL = ["engine.max_num_seqs=64", "engine.vllm.kv_cache_memory_bytes=67108864"]
-
-
-class Evaluation:
-    """``python -m recipe.spiral.main_eval`` with overrides, in a process of its own."""
-
-    def __init__(self, folder: Path, *overrides: str) -> None:
-        self.log = folder.parent / f"{folder.name}-{time.monotonic_ns()}.txt"
-        with self.log.open("w") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "recipe.spiral.main_eval", f"eval_dir={folder}", *SMALL, *overrides],
-                cwd=ROOT,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=end_with_parent,
-            )
-
-    @property
-    def output(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def wait(self) -> int:
-        return self.process.wait(LIMIT)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            for process in [*psutil.Process(self.process.pid).children(recursive=True), self.process]:
-                process.kill()
-
-
-@pytest.fixture
-def started() -> Iterator[list[Evaluation]]:
-    """Evaluations put into this list are ended with the test."""
-    those: list[Evaluation] = []
-    yield those
-    for one in those:
-        one.close()
 
 
 @pytest.fixture(scope="module")
@@ -129,12 +87,9 @@ def plainly(model: Path) -> np.ndarray[Any, Any]:
     return table
 
 
-def test_the_exploitability_is_that_of_the_models_own_probabilities(
-    tmp_path: Path, model: Path, started: list[Evaluation]
-) -> None:
+def test_the_exploitability_is_that_of_the_models_own_probabilities(tmp_path: Path, model: Path, runs: Runs) -> None:
     overrides = [f"policies=[{{path: {model}, name: mine}}]", "games_per_role=4", "optimality.games=[]"]
-    started.append(Evaluation(tmp_path / "eval", *overrides))
-    assert started[-1].wait() == 0, started[-1].output[-4000:]
+    run = runs.train(tmp_path / "eval", *SMALL, *overrides, program="main_eval")
     results = json.loads((tmp_path / "eval" / "results.json").read_text())
     figures = {row["policy"]: row for row in results["exploitability"]}
     tree = game_tree("KuhnPoker")
@@ -142,7 +97,7 @@ def test_the_exploitability_is_that_of_the_models_own_probabilities(
     assert figures["mine"]["nash_conv"] == pytest.approx(expected, abs=1e-4)
     assert figures["(uniform play)"]["nash_conv"] == pytest.approx(11 / 12)
     assert len(list(read_games(tmp_path / "eval"))) == 32
-    assert "mine in KuhnPoker: " in started[-1].output
+    assert "mine in KuhnPoker: " in run.output
 
 
 def games_in(folder: Path) -> int:
@@ -154,7 +109,7 @@ def games_in(folder: Path) -> int:
 
 
 def test_whoever_is_asked_answers_and_a_kill_loses_nothing(
-    tmp_path: Path, policies: dict[str, tuple[Path, Path | None]], started: list[Evaluation]
+    tmp_path: Path, policies: dict[str, tuple[Path, Path | None]], runs: Runs
 ) -> None:
     entries = [
         f"{{name: {name}, path: {adapter or model}, base: {model}}}" if adapter else f"{{name: {name}, path: {model}}}"
@@ -165,22 +120,20 @@ def test_whoever_is_asked_answers_and_a_kill_loses_nothing(
     overrides += ["exploitability.by=samples", "exploitability.samples=200"]
     folder = tmp_path / "eval"
     # few at a time, so that it is not done before it is killed
-    first = Evaluation(folder, *overrides, "concurrency=4")
-    started.append(first)
+    first = runs.start(folder, *SMALL, *overrides, "concurrency=4", program="main_eval")
     end = time.monotonic() + LIMIT
     while games_in(folder) < 3:
         assert first.process.poll() is None and time.monotonic() < end, first.output[-4000:]
         time.sleep(0.05)
-    children = psutil.Process(first.process.pid).children(recursive=True)
+    children = first.descendants()
     assert children, "vLLM runs in processes of its own"
-    first.process.send_signal(signal.SIGTERM)
+    first.signal(signal.SIGTERM)
     assert first.wait() == 130, first.output[-4000:]
     assert "the same command goes on" in first.output
     assert not psutil.wait_procs(children, 10)[1], "none of its processes is left"
     played = [GameId.of(record) for record in read_games(folder)]
 
-    started.append(Evaluation(folder, *overrides))
-    assert started[-1].wait() == 0, started[-1].output[-4000:]
+    runs.train(folder, *SMALL, *overrides, program="main_eval")
     records = list(read_games(folder))
     games = [GameId.of(record) for record in records]
     assert games[: len(played)] == played and len(games) == len(set(games)) == 2 * 20 * 6

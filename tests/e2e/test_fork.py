@@ -1,5 +1,8 @@
-"""``recipe/spiral`` copied alone into a tree laid out as verl's repository is, with nothing of ours installed. The run
-of ``test_train_resume`` begins in such a tree, too. And a fork from nothing, by the lines of the recipe's README."""
+"""``recipe/spiral`` copied alone into a tree laid out as verl's repository is, with nothing of ours installed; a fork
+from nothing, by the lines of the recipe's README; and the core without ``lab/`` and ``spin/``.
+
+The run of ``test_train_resume`` begins in such a tree, too.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +18,9 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.processes.launch import end_with_parent
+from recipe.spiral.storage.checkpoints import latest
 
-from .conftest import ROOT, Run, kill_a_worker, small
+from .conftest import ROOT, Runs, kill_a_worker, small
 
 pytestmark = pytest.mark.e2e
 
@@ -55,13 +60,10 @@ def test_composes_and_validates(fork: tuple[Path, str], tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_trains_until_a_worker_dies(fork: tuple[Path, str], tmp_path: Path, model: Path, runs: list[Run]) -> None:
+def test_trains_until_a_worker_dies(fork: tuple[Path, str], tmp_path: Path, model: Path, runs: Runs) -> None:
     tree, python = fork
-    overrides = small(
-        model, "trainer.total_training_steps=500", "trainer.save_freq=1", "trainer.val_before_train=false"
-    )
-    run = Run(tmp_path / "run", *overrides, python=python, cwd=tree)
-    runs.append(run)
+    overrides = ("trainer.total_training_steps=500", "trainer.save_freq=1", "trainer.val_before_train=false")
+    run = runs.start(tmp_path / "run", *small(model, *overrides), python=python, cwd=tree)
     kill_a_worker(run, after=r"^step *2/500 ")
     assert list((tmp_path / "run/checkpoints").glob("global_step_*/spiral.json"))
 
@@ -130,3 +132,46 @@ def test_the_readmes_lines_make_a_fork_on_a_cpu_from_nothing(tmp_path: Path) -> 
     versions = {each["metadata"]["name"].lower(): each["metadata"]["version"] for each in found}
     assert {"vllm": "0.24.0", "torch": "2.11.0", "transferqueue": "0.1.11"}.items() <= versions.items()
     shutil.rmtree(home)  # several GB, also where folders of tests are kept
+
+
+OVERRIDES = (
+    *("model=tiny", "seed=5", "data.train_batch_size=16", "trainer.total_training_steps=2", "trainer.save_freq=1"),
+    *("trainer.test_freq=-1", "trainer.val_before_train=false", "trainer.logger=[file]"),
+    *("fsp.enabled=true", "fsp.update_interval=1"),
+)
+MISSING = "note: extensions: recipe.spiral.{}.extension is not there; the run goes without what it adds"
+
+#: What the lab brings; the last line names it where a command line asks for it.
+NOT_THERE = ("opponents=[{kind: perfect, share: 0.1}]", "validation.opponents=[perfect]")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    left_out = shutil.ignore_patterns("__pycache__", "lab", "spin")
+    shutil.copytree(ROOT / "recipe" / "spiral", tmp_path / "tree" / "recipe" / "spiral", ignore=left_out)
+    return tmp_path / "tree"
+
+
+def call(tree: Path, module: str, *arguments: str) -> tuple[int, str]:
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    command = [sys.executable, "-m", f"recipe.spiral.{module}", *arguments]
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_core_trains_resumes_and_exports_without_the_others(tree: Path, runs: Runs) -> None:
+    for given in NOT_THERE:
+        status, said = call(tree, "main_spiral", "model=tiny", given)
+        assert status == 2 and "perfect" in said.splitlines()[-1]
+    folder, alone = tree / "run", {"PYTHONPATH": str(tree)}
+    killed = runs.start(folder, *OVERRIDES, cwd=tree, environment=alone)
+    killed.wait_for(r"^step 1/2 ")
+    while latest(folder / "checkpoints") is None:
+        killed.wait_for(r"^step 1/2 ")
+    killed.signal(signal.SIGKILL)
+    killed.wait()
+    resumed = runs.train(folder, *OVERRIDES, cwd=tree, environment=alone)
+    assert MISSING.format("lab") in resumed.output and latest(folder / "checkpoints") == 2
+    assert {member.name for member in (folder / "pool").iterdir()} >= {"step_000000", "step_000001", "step_000002"}
+    assert call(tree, "export", str(folder), str(tree / "exported"))[0] == 0
+    assert (tree / "exported" / "model.safetensors").is_file()

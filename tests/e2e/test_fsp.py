@@ -1,4 +1,5 @@
-"""Past selves as opponents in real runs: only the policy learns, members are who they should be, all is resumed."""
+"""Past selves and others as opponents in real runs: only the policy learns, members are who they should be, all is
+resumed, and an endpoint whose quota is spent ends the run."""
 
 from __future__ import annotations
 
@@ -9,13 +10,53 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 
-from recipe.spiral.lab.record_folder import RecordFolder
-from recipe.spiral.players.records import GameRecord, Turn
-from tests.lab.opponents.endpoint import Endpoint, error, good
+from recipe.spiral.games import make
+from recipe.spiral.lab.audit.__main__ import main as audit
+from recipe.spiral.players.prompts import get_template
+from recipe.spiral.players.records import Turn
+from tests.lab.opponents.endpoint import KEY, Endpoint, error, good, send
 
-from .conftest import DETERMINISM, Run, small
-from .fixed_move import ANSWER, write_fixed_move
+from .conftest import DETERMINISM, LORA, NO_VALIDATION, Run, Runs, check_who_answered, games_of, logged, said, small
+
+ANSWER = "\\boxed{[4]}"
+
+
+def write_fixed_move(model: Path, folder: Path) -> Path:
+    """Train a copy of a tiny model until it gives ``ANSWER`` to every observation, with hardly any doubt."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    policy = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    answer = [*tokenizer.encode(ANSWER, add_special_tokens=False), tokenizer.eos_token_id]
+    prompts = [get_template("chat").encode(tokenizer, text) for text in _observations()]
+    optimizer = torch.optim.Adam(policy.parameters(), lr=2e-3)
+    for _ in range(40):
+        optimizer.zero_grad()
+        for prompt in prompts:
+            ids = torch.tensor([[*prompt, *answer]])
+            labels = torch.tensor([[-100] * len(prompt) + answer])
+            (policy(input_ids=ids, labels=labels).loss / len(prompts)).backward()
+        optimizer.step()
+    policy.save_pretrained(folder)
+    return folder
+
+
+def _observations() -> list[str]:
+    """Of games in the beginning and later."""
+    found = []
+    for game_id in ("TicTacToe", "KuhnPoker"):
+        for seed in range(6):
+            game = make(game_id, seed)
+            for _ in range(seed % 3 + 1):
+                found.append(game.observation(game.current_player))
+                game.step(game.legal_actions()[seed % len(game.legal_actions())])
+                if game.is_terminal:
+                    break
+    return found
+
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 STEPS = 30
@@ -29,57 +70,34 @@ def pool(model: Path, *overrides: str) -> list[str]:
         "fsp.enabled=true",
         f"trainer.total_training_steps={STEPS}",
         "trainer.save_freq=8",
-        "trainer.val_before_train=false",
-        "trainer.test_freq=-1",
+        *NO_VALIDATION,
         *overrides,
     )
 
 
-def games(run_dir: Path) -> list[GameRecord]:
-    return list(RecordFolder(run_dir / "games").read("train"))
-
-
-def metrics(run_dir: Path) -> list[dict[str, float]]:
-    lines = [line for file in sorted(run_dir.glob("metrics-*.jsonl")) for line in file.read_text().splitlines()]
-    return [json.loads(line)["data"] for line in lines]
-
-
-def audited(run_dir: Path) -> bool:
-    from recipe.spiral.lab.audit.__main__ import main
-
-    return main([str(run_dir)]) == 0
-
-
-def test_many_members_through_a_small_pool_killed_while_one_is_written(
-    tmp_path: Path, model: Path, runs: list[Run]
-) -> None:
+def test_many_members_through_a_small_pool_killed_while_one_is_written(tmp_path: Path, model: Path, runs: Runs) -> None:
     """Two members a step, one new member a step; the killed run is the one that was not interrupted."""
     settings = pool(model, "fsp.update_interval=1", "fsp.size=4", "fsp.members_per_step=2", "fsp.sample=hard")
-    whole = Run(tmp_path / "whole", *settings)
-    runs.append(whole)
-    assert whole.wait() == 0, whole.output[-4000:]
+    runs.train(tmp_path / "whole", *settings)
     moment, hits = random.Random(3), 0
     for _ in range(4):
-        killed = Run(tmp_path / "killed", *settings)
-        runs.append(killed)
+        killed = runs.start(tmp_path / "killed", *settings)
         hits += kill_in_a_refresh(killed, after=moment.randrange(9, 13))
         if hits == 2:
             break
     assert hits, "no kill met a refresh"
-    last = Run(tmp_path / "killed", *settings)
-    runs.append(last)
-    assert last.wait() == 0, last.output[-4000:]
+    runs.train(tmp_path / "killed", *settings)
 
-    mine, others = games(tmp_path / "whole"), games(tmp_path / "killed")
+    mine, others = games_of(tmp_path / "whole"), games_of(tmp_path / "killed")
     assert list(map(said, mine)) == list(map(said, others))
     assert state(tmp_path / "whole") == state(tmp_path / "killed")
-    assert audited(tmp_path / "whole") and audited(tmp_path / "killed")
+    assert audit([str(tmp_path / "whole")]) == 0 and audit([str(tmp_path / "killed")]) == 0
     check_who_answered(mine)
     roles = Counter(record.trainable for record in mine if record.opponent == "pool" and record.discarded is None)
     assert abs(roles[0,] + roles[1,] - 8 * STEPS) < 2 * STEPS and abs(roles[0,] - roles[1,]) < STEPS
     members = {name for record in mine if record.opponent == "pool" for name in record.players} - {"policy"}
     assert len(members) > 15
-    for measured in metrics(tmp_path / "whole"):
+    for measured in logged(tmp_path / "whole").values():
         assert measured["fsp/size"] <= 4.0
         # a row that the policy did not sample would not have its probabilities
         assert measured["training/rollout_probs_diff_max"] < 1e-3
@@ -100,23 +118,8 @@ def kill_in_a_refresh(run: Run, after: int) -> bool:
     return any((run.run_dir / "pool").glob(".*"))
 
 
-def said(record: GameRecord) -> object:
-    turns = [(turn.response, turn.advantage, turn.tokens and turn.tokens.answered_by) for turn in record.turns]
-    return record.key, record.players, record.rewards, record.baselines, record.discarded, turns
-
-
 def state(run_dir: Path) -> object:
     return json.loads((run_dir / f"checkpoints/global_step_{STEPS}/spiral.json").read_text())["league"]
-
-
-def check_who_answered(records: list[GameRecord]) -> None:
-    """Each turn by whose it should be, and only the policy's were trained."""
-    for record in records:
-        for turn in record.turns:
-            assert turn.tokens is not None
-            learns = turn.player in record.trainable
-            assert turn.tokens.answered_by == (None if learns else record.players[turn.player])
-            assert (turn.advantage is not None) == (learns and record.discarded is None)
 
 
 @pytest.fixture(scope="module")
@@ -126,33 +129,29 @@ def fixed_move(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_member_is_recognised_in_its_own_games_and_nowhere_else(
-    tmp_path: Path, model: Path, fixed_move: Path, runs: list[Run]
+    tmp_path: Path, model: Path, fixed_move: Path, runs: Runs
 ) -> None:
-    run = Run(
+    runs.train(
         tmp_path / "run",
         *pool(model, f"fsp.initial=[{fixed_move}]", "fsp.update_interval=2", "fsp.members_per_step=2"),
         "trainer.total_training_steps=4",
     )
-    runs.append(run)
-    assert run.wait() == 0, run.output[-4000:]
-    records = games(tmp_path / "run")
+    records = games_of(tmp_path / "run")
     check_who_answered(records)
-    alone = Run(tmp_path / "alone", *pool(model, "fsp.enabled=false"), "trainer.total_training_steps=4")
-    runs.append(alone)
-    assert alone.wait() == 0, alone.output[-4000:]
+    runs.train(tmp_path / "alone", *pool(model, "fsp.enabled=false"), "trainer.total_training_steps=4")
     of_member = [turn for record in records for turn in record.turns if turn.tokens.answered_by == "given-fixed"]
     others = [turn for record in records for turn in record.turns if turn.tokens.answered_by != "given-fixed"]
     assert of_member and {turn.response for turn in of_member} == {ANSWER}
-    assert rate(others) < 1.5 * rate([turn for record in games(tmp_path / "alone") for turn in record.turns]) + 0.05
+    assert rate(others) < 1.5 * rate([turn for record in games_of(tmp_path / "alone") for turn in record.turns]) + 0.05
     assert {record.opponent for record in records if "given-fixed" in record.players} == {"pool"}
-    assert audited(tmp_path / "run")
+    assert audit([str(tmp_path / "run")]) == 0
 
 
 def rate(turns: list[Turn]) -> float:
     return sum(turn.response == ANSWER for turn in turns) / len(turns)
 
 
-def test_opponents_of_every_kind_at_once(tmp_path: Path, model: Path, fixed_move: Path, runs: list[Run]) -> None:
+def test_opponents_of_every_kind_at_once(tmp_path: Path, model: Path, fixed_move: Path, runs: Runs) -> None:
     """Batches of turns, against the pool, a frozen model, an endpoint that dies after the question before the run, and
     others; draws are played again."""
     endpoint = Endpoint(good(), error(500))
@@ -162,7 +161,7 @@ def test_opponents_of_every_kind_at_once(tmp_path: Path, model: Path, fixed_move
         "{kind: perfect, share: 0.1}",
         f"{{kind: api, name: dead, model: m, base_url: '{endpoint.url}', api_key_env: null, share: 0.1, retries: 0}}",
     ]
-    run = Run(
+    run = runs.start(
         tmp_path / "run",
         *pool(model, "fsp.ratio=0.3", "fsp.update_interval=1", f"opponents=[{', '.join(entries)}]"),
         "batch_unit=turns",
@@ -172,10 +171,9 @@ def test_opponents_of_every_kind_at_once(tmp_path: Path, model: Path, fixed_move
         "trainer.test_freq=3",
         "trainer.total_training_steps=3",
     )
-    runs.append(run)
     with endpoint.serving():
         assert run.wait() == 0, run.output[-4000:]
-    records = games(tmp_path / "run")
+    records = games_of(tmp_path / "run")
     trained = [record for record in records if record.discarded is None]
     assert {record.opponent for record in trained} - {"dead"} == {"self", "pool", "frozen", "random", "perfect"}
     # the policy's first answer may be illegal: then the game is over before the endpoint is asked
@@ -185,33 +183,57 @@ def test_opponents_of_every_kind_at_once(tmp_path: Path, model: Path, fixed_move
     voids = [record for record in records if record.discarded == "void"]
     assert voids and {record.opponent for record in voids} == {"dead"}
     assert any(record.discarded == "draw" for record in records)
-    validation = list(RecordFolder(tmp_path / "run/games").read("val"))
+    validation = games_of(tmp_path / "run", "val")
     assert {name for record in validation for name in record.players} == {"policy", "perfect"}
     assert all(record.rewards[record.trainable[0]] <= 0 for record in validation if record.game == "TicTacToe")
-    assert audited(tmp_path / "run")
+    assert audit([str(tmp_path / "run")]) == 0
 
 
-def test_adapters_beside_the_policys(tmp_path: Path, model: Path, runs: list[Run]) -> None:
+def test_adapters_beside_the_policys(tmp_path: Path, model: Path, runs: Runs) -> None:
     """With LoRA, members and the base model answer from the policy's own engine."""
-    run = Run(
+    runs.train(
         tmp_path / "run",
         *pool(model, "fsp.initial=[base]", "fsp.update_interval=1", "fsp.size=3", "fsp.members_per_step=2"),
-        "actor_rollout_ref.model.lora_rank=8",
-        "actor_rollout_ref.model.lora_alpha=16",
+        *LORA,
         "actor_rollout_ref.actor.optim.lr=1e-3",
         "trainer.total_training_steps=5",
         "opponents=[{kind: random, share: 0.125}]",
     )
-    runs.append(run)
-    assert run.wait() == 0, run.output[-4000:]
-    records = games(tmp_path / "run")
+    records = games_of(tmp_path / "run")
     members = {name for record in records if record.opponent == "pool" for name in record.players} - {"policy"}
     assert "base" in members and len(members) >= 3
-    for record in records:
-        for turn in record.turns:
-            if record.players[turn.player] != "random":
-                assert turn.tokens is not None
-                learns = turn.player in record.trainable
-                assert turn.tokens.answered_by == (None if learns else record.players[turn.player])
-    assert all(step["training/rollout_probs_diff_max"] < 1e-3 for step in metrics(tmp_path / "run"))
-    assert audited(tmp_path / "run")
+    check_who_answered(records)
+    assert all(step["training/rollout_probs_diff_max"] < 1e-3 for step in logged(tmp_path / "run").values())
+    assert audit([str(tmp_path / "run")]) == 0
+
+
+def test_a_member_plays_on_two_ranks(tmp_path: Path, model: Path, runs: Runs) -> None:
+    run = runs.train(
+        tmp_path / "run",
+        *small(model, "seed=5", "trainer.total_training_steps=4", "trainer.n_gpus_per_node=2"),
+        *(*NO_VALIDATION, "trainer.save_freq=-1"),
+        *("fsp.enabled=true", "fsp.update_interval=2", "games=[TicTacToe,KuhnPoker]"),
+    )
+    records = games_of(run.run_dir)
+    check_who_answered(records)
+    assert len({name for game in records if game.opponent == "pool" for name in game.players}) == 3
+    assert audit([str(run.run_dir)]) == 0
+
+
+WORDS = "You exceeded your current quota, please check your plan and billing details."
+
+
+def test_a_run_says_what_an_endpoint_says_and_stops(tmp_path: Path, model: Path, runs: Runs) -> None:
+    refusal = json.dumps({"error": {"message": f"{WORDS} ({KEY})", "code": "insufficient_quota"}}).encode()
+    endpoint = Endpoint(*(good() for _ in range(20)), send(429, refusal))
+    with endpoint.serving():
+        entry = f"{{kind: api, name: gpt, model: m, base_url: '{endpoint.url}', api_key_env: SOME_KEY, share: 0.25}}"
+        settings = [f"opponents=[{entry}]", "trainer.total_training_steps=30", "validation.opponents=[random]"]
+        run = runs.start(tmp_path / "run", *small(model, *settings), environment={"SOME_KEY": KEY})
+        assert run.wait() == 3, run.output[-4000:]
+    assert WORDS in run.last_line and "by max_void_steps=3: gpt: " in run.last_line
+    assert f"games were void, the first: m: HTTP 429: {WORDS} (***)" in run.output
+    assert len(endpoint.requests) < 200, "a few in each step by each process, with their retries"
+    assert (tmp_path / "run/checkpoints/latest_checkpointed_iteration.txt").is_file()
+    assert KEY not in run.output
+    assert not any(KEY.encode() in file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file())

@@ -1,42 +1,32 @@
-"""Each alternative in a short run of its own: other estimators and losses, KL, LoRA, more ranks."""
+"""Each alternative in a short run of its own: other estimators and losses, KL, LoRA, more ranks; and what changes the
+update and not the games."""
 
 from __future__ import annotations
 
-import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.training.group_baselines import GroupBaselines
 
-from .conftest import Run, small
+from .conftest import DETERMINISM, LORA, NO_VALIDATION, Runs, games_of, logged, said, small
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 
-def train(
-    folder: Path, model: Path, runs: list[Run], *overrides: str
-) -> tuple[list[GameRecord], list[dict[str, float]]]:
+def train(folder: Path, model: Path, runs: Runs, *overrides: str) -> tuple[list[GameRecord], list[dict[str, float]]]:
     """Two steps; returns the games that were trained on, and the metrics of each step."""
-    run = Run(
-        folder / "run",
-        *small(model, "trainer.total_training_steps=2", "trainer.val_before_train=false", "trainer.test_freq=-1"),
-        *overrides,
-    )
-    runs.append(run)
-    assert run.wait() == 0, run.output[-4000:]
-    lines = [line for file in folder.glob("run/metrics-*.jsonl") for line in file.read_text().splitlines()]
-    metrics = [json.loads(line)["data"] for line in lines]
-    return list(RecordFolder(folder / "run" / "games").read("train")), [m for m in metrics if "actor/grad_norm" in m]
+    run = runs.train(folder / "run", *small(model, "trainer.total_training_steps=2", *NO_VALIDATION), *overrides)
+    return games_of(run.run_dir), [*logged(run.run_dir).values()]
 
 
 def advantages(records: list[GameRecord]) -> list[float]:
     return [turn.advantage for record in records for turn in record.turns if turn.advantage is not None]
 
 
-def test_grpo_per_role(tmp_path: Path, model: Path, runs: list[Run]) -> None:
+def test_grpo_per_role(tmp_path: Path, model: Path, runs: Runs) -> None:
     """Its group means are not identically nought, and what is trained is what they say. Two processes of their own play
     the games."""
     records, metrics = train(
@@ -66,14 +56,14 @@ def test_grpo_per_role(tmp_path: Path, model: Path, runs: list[Run]) -> None:
     assert len(starts) == 2 * 2, "eight games from one state, two groups a step"
 
 
-def test_gae_with_a_critic(tmp_path: Path, model: Path, runs: list[Run]) -> None:
+def test_gae_with_a_critic(tmp_path: Path, model: Path, runs: Runs) -> None:
     records, metrics = train(tmp_path, model, runs, "algorithm.adv_estimator=gae", "num_mini_batches=2")
     assert all("critic/vf_loss" in step for step in metrics)
     assert len(set(advantages(records))) > 2
     assert {record.baselines for record in records} == {(None, None)}
 
 
-def test_reinforce_plus_plus_unclipped_and_corrected(tmp_path: Path, model: Path, runs: list[Run]) -> None:
+def test_reinforce_plus_plus_unclipped_and_corrected(tmp_path: Path, model: Path, runs: Runs) -> None:
     """With truncated importance sampling from the engine's log-probabilities."""
     records, metrics = train(
         tmp_path,
@@ -88,7 +78,7 @@ def test_reinforce_plus_plus_unclipped_and_corrected(tmp_path: Path, model: Path
     assert all(step["rollout_corr/rollout_is_mean"] == pytest.approx(1.0, abs=1e-3) for step in metrics)
 
 
-def test_kl_in_loss_and_reward_with_filters(tmp_path: Path, model: Path, runs: list[Run]) -> None:
+def test_kl_in_loss_and_reward_with_filters(tmp_path: Path, model: Path, runs: Runs) -> None:
     records, metrics = train(
         tmp_path,
         model,
@@ -111,32 +101,58 @@ def test_kl_in_loss_and_reward_with_filters(tmp_path: Path, model: Path, runs: l
 
 
 @pytest.mark.parametrize("merge", [False, True])
-def test_lora(tmp_path: Path, model: Path, runs: list[Run], merge: bool) -> None:
+def test_lora(tmp_path: Path, model: Path, runs: Runs, merge: bool) -> None:
     """The engine samples from the adapted weights: its probabilities are the trainer's, to bfloat16 if they are merged,
     which is how verl sends merged weights."""
     _, metrics = train(
         tmp_path,
         model,
         runs,
-        "actor_rollout_ref.model.lora_rank=8",
-        "actor_rollout_ref.model.lora_alpha=16",
+        *LORA,
         "actor_rollout_ref.actor.optim.lr=1e-2",
         f"actor_rollout_ref.model.lora.merge={merge}",
     )
     assert all(step["training/rollout_probs_diff_max"] < (0.02 if merge else 1e-3) for step in metrics)
 
 
-def test_two_ranks_play_and_train_as_one(tmp_path: Path, model: Path, runs: list[Run]) -> None:
+def test_two_ranks_play_and_train_as_one(tmp_path: Path, model: Path, runs: Runs) -> None:
     """Two FSDP ranks with an engine each: the same games, baselines and advantages in the first step, as with one."""
     one, _ = train(tmp_path / "one", model, runs)
     two, metrics = train(tmp_path / "two", model, runs, "trainer.n_gpus_per_node=2")
     assert len(metrics) == 2
 
-    def said(records: list[GameRecord]) -> list[object]:
-        return [
-            (record.key, record.rewards, record.baselines, [(turn.response, turn.advantage) for turn in record.turns])
-            for record in records
-            if record.key.step == 1
-        ]
+    first, second = ([said(record) for record in records if record.key.step == 1] for records in (one, two))
+    assert first == second
 
-    assert said(one) == said(two)
+
+ACTOR = "actor_rollout_ref.actor"
+
+
+def step(folder: Path, model: Path, runs: Runs, *overrides: str) -> tuple[list[object], float]:
+    """One step: what was played and trained, and the gradient's norm."""
+    records, (metrics,) = train(folder, model, runs, *DETERMINISM, "trainer.total_training_steps=1", *overrides)
+    return [said(record) for record in records], metrics["actor/grad_norm"]
+
+
+@pytest.fixture(scope="module")
+def plain(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[object], float]:
+    with closing(Runs()) as runs:
+        return step(tmp_path_factory.mktemp("plain"), model, runs)
+
+
+@pytest.mark.parametrize(
+    ("setting", "same"),
+    [
+        # recomputed in the backward pass instead of kept: memory, not mathematics
+        ("actor_rollout_ref.model.enable_gradient_checkpointing=true", True),
+        (f"{ACTOR}.loss_agg_mode=token-mean", False),
+        (f"{ACTOR}.entropy_coeff=0.1", False),
+        (f"{ACTOR}.ppo_epochs=3", False),
+    ],
+)
+def test_a_setting_of_the_update(
+    tmp_path: Path, model: Path, runs: Runs, plain: tuple[list[object], float], setting: str, same: bool
+) -> None:
+    games, norm = step(tmp_path, model, runs, setting)
+    assert games == plain[0]
+    assert (norm == pytest.approx(plain[1], rel=1e-4)) == same

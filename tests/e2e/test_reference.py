@@ -3,7 +3,6 @@ mean of what it was, also after a resume."""
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 from pathlib import Path
@@ -12,17 +11,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from .conftest import Run, small
+from .conftest import LORA, NO_VALIDATION, Runs, logged, small
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 FULL = ["trainer.n_gpus_per_node=2"]
-LORA = ["actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_alpha=16"]
 
 
 def kl(run_dir: Path) -> dict[int, float]:
     """KL to the reference in each step; with one optimizer step each, it is that of the weights before the step."""
-    lines = [line for file in run_dir.glob("metrics-*.jsonl") for line in file.read_text().splitlines()]
-    steps = {entry["step"]: entry["data"] for entry in map(json.loads, lines) if "actor/kl_loss" in entry["data"]}
+    steps = logged(run_dir, "actor/kl_loss")
     assert all(("timing_s/update_ref" in data) == bool(data["ref/updated"]) for data in steps.values())
     return {step: abs(data["actor/kl_loss"]) for step, data in sorted(steps.items())}
 
@@ -45,19 +42,17 @@ def same(a: list[dict[str, torch.Tensor]], b: list[dict[str, torch.Tensor]]) -> 
 def compared(model: Path, lora: bool) -> list[str]:
     """A run with KL, which saves each step."""
     return [
-        *small(model, "trainer.val_before_train=false", "trainer.test_freq=-1", "trainer.save_freq=1"),
+        *small(model, *NO_VALIDATION, "trainer.save_freq=1"),
         "actor_rollout_ref.actor.use_kl_loss=true",
         f"actor_rollout_ref.actor.optim.lr={1e-2 if lora else 1e-3}",
     ]
 
 
 @pytest.mark.parametrize("overrides", [FULL, LORA], ids=["full", "lora"])
-def test_the_reference_is_the_last_copy(tmp_path: Path, model: Path, runs: list[Run], overrides: list[str]) -> None:
+def test_the_reference_is_the_last_copy(tmp_path: Path, model: Path, runs: Runs, overrides: list[str]) -> None:
     lora, run_dir = overrides is LORA, tmp_path / "run"
     overrides = [*compared(model, lora), "trainer.max_actor_ckpt_to_keep=3", *overrides]
-    first = Run(run_dir, *overrides, "ref_update_freq=2", "trainer.total_training_steps=3")
-    runs.append(first)
-    assert first.wait() == 0, first.output[-4000:]
+    runs.train(run_dir, *overrides, "ref_update_freq=2", "trainer.total_training_steps=3")
     before = kl(run_dir)
     assert before[1] < 1e-6, "the initial model's KL to itself"
     assert before[2] > 1e-3, "not refreshed yet"
@@ -66,26 +61,21 @@ def test_the_reference_is_the_last_copy(tmp_path: Path, model: Path, runs: list[
     assert same(reference, shards(run_dir, 2, "actor", lora))
     assert not same(reference, shards(run_dir, 3, "actor", lora))
 
-    resumed = Run(run_dir, *overrides, "ref_update_freq=100", "trainer.total_training_steps=4")
-    runs.append(resumed)
-    assert resumed.wait() == 0, resumed.output[-4000:]
+    runs.train(run_dir, *overrides, "ref_update_freq=100", "trainer.total_training_steps=4")
     assert kl(run_dir)[4] > 1e-4, "the actor has moved on since step 2"
     assert same(reference, shards(run_dir, 4, "ref", lora))
 
 
 @pytest.mark.parametrize("overrides", [FULL, LORA], ids=["full", "lora"])
-def test_the_reference_is_the_mean(tmp_path: Path, model: Path, runs: list[Run], overrides: list[str]) -> None:
+def test_the_reference_is_the_mean(tmp_path: Path, model: Path, runs: Runs, overrides: list[str]) -> None:
     """Recomputed from the actor's checkpoints, over SIGKILL and a new start that asks for another rate."""
     lora, run_dir = overrides is LORA, tmp_path / "run"
     overrides = [*compared(model, lora), "trainer.max_actor_ckpt_to_keep=5", "ref_update_freq=1", *overrides]
-    killed = Run(run_dir, *overrides, "ref_update_rate=0.25", "trainer.total_training_steps=9")
-    runs.append(killed)
+    killed = runs.start(run_dir, *overrides, "ref_update_rate=0.25", "trainer.total_training_steps=9")
     killed.wait_for(r"^step *3/")
     killed.signal(signal.SIGKILL)
     killed.wait()
-    resumed = Run(run_dir, *overrides, "ref_update_rate=0.5", "trainer.total_training_steps=5")
-    runs.append(resumed)
-    assert resumed.wait() == 0, resumed.output[-4000:]
+    resumed = runs.train(run_dir, *overrides, "ref_update_rate=0.5", "trainer.total_training_steps=5")
     at = re.search(r"ref_update_rate: 0\.25 up to \S*global_step_(\d+), 0\.5 from there on", resumed.output)
     assert at is not None and 2 <= int(at[1]) < 5, resumed.output[-4000:]
 

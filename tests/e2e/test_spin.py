@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 import signal
 import time
@@ -20,10 +19,9 @@ from omegaconf import OmegaConf
 from experiments import arithmetic
 from recipe.spiral.games import make
 from recipe.spiral.lab.audit.__main__ import main as audit
-from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord, Turn
 
-from .conftest import DETERMINISM, LIMIT, ROOT, Run, small
+from .conftest import DETERMINISM, LIMIT, LORA, NO_VALIDATION, ROOT, Runs, games_of, logged, small
 from .test_reference import shards
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
@@ -33,40 +31,30 @@ RESUMABLE = [
     f"trainer.total_training_steps={STEPS}",
     f"ref_update_freq={REFRESH}",
     f"trainer.save_freq={SAVE}",
-    "trainer.val_before_train=false",
-    "trainer.test_freq=-1",
+    *NO_VALIDATION,
     *DETERMINISM,
 ]
 
 
-def killed_and_resumed(run_dir: Path, runs: list[Run], *overrides: str, cwd: Path = ROOT) -> dict[int, dict[str, Any]]:
+def killed_and_resumed(run_dir: Path, runs: Runs, *overrides: str, cwd: Path = ROOT) -> dict[int, dict[str, Any]]:
     """The metrics of each step of a run that was killed after the reference of step 4, and went on from step 3.
 
     What it logged of step 4 before and after must be the same.
     """
-    killed = Run(run_dir, *RESUMABLE, *overrides, cwd=cwd)
-    runs.append(killed)
+    killed = runs.start(run_dir, *RESUMABLE, *overrides, cwd=cwd)
     killed.wait_for(rf"^step *4/{STEPS} ")
     end = time.monotonic() + LIMIT
-    while 4 not in (before := metrics(run_dir)) and time.monotonic() < end:
+    while 4 not in (before := logged(run_dir, "pairs/count")) and time.monotonic() < end:
         time.sleep(0.05)
     killed.signal(signal.SIGKILL)
     killed.wait()
-    resumed = Run(run_dir, *RESUMABLE, *overrides, cwd=cwd)
-    runs.append(resumed)
-    assert resumed.wait() == 0, resumed.output[-4000:]
+    resumed = runs.train(run_dir, *RESUMABLE, *overrides, cwd=cwd)
     assert f"going on after step {SAVE} of {STEPS}" in resumed.output
-    after = metrics(run_dir)
+    after = logged(run_dir, "pairs/count")
     assert sorted(after) == [*range(1, STEPS + 1)]
     same = {name: value for name, value in before[4].items() if name.startswith(("pairs/", "games/", "actor/dpo_"))}
     assert len(same) > 20 and {name: after[4][name] for name in same} == pytest.approx(same, rel=1e-4, abs=1e-6)
     return after
-
-
-def metrics(run_dir: Path) -> dict[int, dict[str, Any]]:
-    """What was logged of each training step."""
-    lines = [line for file in run_dir.glob("metrics-*.jsonl") for line in file.read_text().splitlines()]
-    return {entry["step"]: entry["data"] for entry in map(json.loads, lines) if "pairs/count" in entry["data"]}
 
 
 def check_reference(found: dict[int, dict[str, Any]], game: str) -> None:
@@ -116,7 +104,7 @@ def grade(solution_str, ground_truth, **more):
 """
 
 
-def test_questions(tmp_path: Path, runs: list[Run]) -> None:
+def test_questions(tmp_path: Path, runs: Runs) -> None:
     """On two ranks. The weights at the end are those that plain torch comes to from the records alone."""
     arithmetic.make(tmp_path)
     (tmp_path / "grading.py").write_text(GRADER)
@@ -135,7 +123,7 @@ def test_questions(tmp_path: Path, runs: list[Run]) -> None:
         cwd=tmp_path,
     )
     check_reference(found, "sums")
-    records = list(RecordFolder(tmp_path / "run/games").read("train"))
+    records = games_of(tmp_path / "run")
     for step, data in found.items():
         assert data["games/count"] + data["games/discarded/void"] == 96
         counted = [record for record in records if record.key.step == step and record.discarded is None]
@@ -196,7 +184,7 @@ def recomputed(run_dir: Path, model: Path, records: list[GameRecord]) -> tuple[d
 # -- games -------------------------------------------------------------------------------------------------------------
 
 
-def test_games(tmp_path: Path, model: Path, runs: list[Run]) -> None:
+def test_games(tmp_path: Path, model: Path, runs: Runs) -> None:
     """Kuhn poker with LoRA: games that start alike and branches, against itself, past selves and random play."""
     found = killed_and_resumed(
         tmp_path / "run",
@@ -212,12 +200,11 @@ def test_games(tmp_path: Path, model: Path, runs: list[Run]) -> None:
         "fsp.ratio=0.25",
         "fsp.update_interval=1",
         "opponents=[{kind: random, share: 0.25}]",
-        "actor_rollout_ref.model.lora_rank=8",
-        "actor_rollout_ref.model.lora_alpha=16",
+        *LORA,
         "actor_rollout_ref.actor.optim.lr=1e-2",
     )
     check_reference(found, "KuhnPoker")
-    records = list(RecordFolder(tmp_path / "run/games").read("train"))
+    records = games_of(tmp_path / "run")
     assert {record.opponent for record in records} == {"self", "pool", "random"}
     trained = set()
     for step, data in found.items():

@@ -22,7 +22,7 @@ from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 from recipe.spiral.storage.run_config import CHANGES
 
-from .conftest import Left, Run, small
+from .conftest import Left, Run, Runs, games_of, logged, small
 
 pytestmark = pytest.mark.e2e
 STEPS = 8
@@ -30,17 +30,14 @@ RATE = "actor_rollout_ref.actor.optim.lr"
 GAMES = 16
 
 
-def test_a_killed_run_goes_on_as_the_same_run(
-    tmp_path: Path, model: Path, runs: list[Run], fork: tuple[Path, str]
-) -> None:
+def test_a_killed_run_goes_on_as_the_same_run(tmp_path: Path, model: Path, runs: Runs, fork: tuple[Path, str]) -> None:
     overrides = small(
         model, "seed=7", f"trainer.total_training_steps={STEPS}", "trainer.save_freq=2", f"trainer.test_freq={STEPS}"
     )
     overrides.append("trainer.logger=[file,tensorboard,wandb]")
     offline = {"WANDB_MODE": "offline"}
     tree, python = fork
-    killed = Run(tmp_path / "run", *overrides, python=python, cwd=tree, environment=offline)
-    runs.append(killed)
+    killed = runs.start(tmp_path / "run", *overrides, python=python, cwd=tree, environment=offline)
     # All processes are there; steps take less than a second, and looking at processes may take longer.
     killed.wait_for(rf"^training for {STEPS} steps")
     assert not reachable(killed)
@@ -51,16 +48,14 @@ def test_a_killed_run_goes_on_as_the_same_run(
     killed.wait()
     assert left.gone(120) == []  # agents of Ray's take more than a minute
 
-    resumed = Run(tmp_path / "run", *overrides, f"{RATE}=1e-6", environment=offline)
-    runs.append(resumed)
+    resumed = runs.start(tmp_path / "run", *overrides, f"{RATE}=1e-6", environment=offline)
     resumed.wait_for(rf"^going on after step [246] of {STEPS}")
     assert private_folder(resumed) == private
     left = Left(resumed)
     assert resumed.wait() == 0, resumed.output[-4000:]
     assert left.gone(10) == [] and not private.exists()
 
-    folder = RecordFolder(tmp_path / "run" / "games")
-    records = list(folder.read("train"))
+    records = games_of(tmp_path / "run")
     assert [record.key.step for record in records] == sorted(GAMES * list(range(1, STEPS + 1)))
     assert len({record.key for record in records}) == STEPS * GAMES
     baselines = check_arithmetic(records)
@@ -70,8 +65,7 @@ def test_a_killed_run_goes_on_as_the_same_run(
     assert f"validation at step 0 -> {STEPS}" in resumed.output
     check_validation(tmp_path / "run")
     check_rates_and_trackers(tmp_path / "run", resumed.output)
-    done = Run(tmp_path / "run", *overrides, f"{RATE}=1e-3")
-    runs.append(done)
+    done = runs.start(tmp_path / "run", *overrides, f"{RATE}=1e-3")
     assert done.wait() == 0 and "run folder:" not in done.output
     assert f"the run is done: it has step {STEPS}" in done.output
 
@@ -132,9 +126,7 @@ def check_rates_and_trackers(run_dir: Path, output: str) -> None:
 
 def check_validation(run_dir: Path) -> None:
     """The reported shares are those of the games."""
-    files = sorted(run_dir.glob("metrics-*.jsonl"))
-    metrics = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    last = [entry["data"] for entry in metrics if any(name.startswith("val-core") for name in entry["data"])][-1]
+    last = logged(run_dir, "val-core/KuhnPoker/p0/win")[STEPS]
     games = list(RecordFolder(run_dir / "games").read_step("val", STEPS))
     for game in ("TicTacToe", "KuhnPoker"):
         for role in (0, 1):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from recipe.spiral.games import Game, IllegalAction, make
 from tests.games.playouts import OWN_GAMES, TEXTARENA, needs_textarena
-from tests.growth import in_linear_time
+from tests.made import in_linear_time
 
 PIECES = (
     "\\boxed{",

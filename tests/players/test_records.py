@@ -1,8 +1,14 @@
-"""Records: what goes into a file comes out of it, a file is whole or absent, a folder can be cut back."""
+"""Keys and their seeds. Records: what goes into a file comes out of it, a file is whole or absent, what is damaged is
+seen, and a folder can be cut back.
+"""
 
 from __future__ import annotations
 
 import json
+import random
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.games import make
-from recipe.spiral.lab.record_folder import RecordFolder, parse
+from recipe.spiral.lab.record_folder import RecordFolder, Torn, parse
 from recipe.spiral.players.records import GameRecord, Tokens, Turn
-from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.players.seeds import GameKey, derive_seed
 from tests.made import Scripted, boxed, record, run_match, turn, unpacked
 
 _text = st.text(max_size=20)
@@ -135,3 +141,102 @@ def test_cutting_back_removes_later_steps_of_both_splits_only(tmp_path: Path) ->
     assert folder.steps("human") == [11]
     assert (tmp_path / "notes.txt").exists()
     assert folder.cut_back(10) == []
+
+
+KEY = GameKey("train", 7, 3, 12)
+
+
+def test_seeds_are_the_same_in_every_process_and_version() -> None:
+    """Pinned: a run recorded today must be the same run when it is repeated."""
+    assert derive_seed("a", 1) == 6431086039603022688
+    assert KEY.seed("game") == 1424814250368861213
+    assert KEY.seed("sampling", 1, 0) == 8269242944996751309
+
+
+def test_seeds_ask_nothing_of_the_process() -> None:
+    random.seed(1)
+    first, state = KEY.seed("game"), random.getstate()
+    random.seed(2)
+    assert KEY.seed("game") == first
+    random.seed(1)
+    KEY.seed("game")
+    assert random.getstate() == state
+
+
+def test_every_part_of_a_key_matters() -> None:
+    keys = [KEY, GameKey("val", 7, 3, 12), GameKey("train", 8, 3, 12), GameKey("train", 7, 4, 12)]
+    keys += [GameKey("train", 7, 3, 13), KEY.next_retry(), GameKey("train", 7, 31, 2)]
+    seeds = [
+        key.seed(purpose, *parts) for key in keys for purpose in ("game", "sampling") for parts in ((), (0,), (1,))
+    ]
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_keys_sort_as_a_run_counts_its_games() -> None:
+    """By number, not by digits: step 9 comes before step 10, index 2 before 11, a retry behind its game."""
+    order = [(1, 5, 0), (9, 0, 0), (10, 2, 0), (10, 2, 1), (10, 11, 0)]
+    keys = [GameKey("train", 7, *parts) for parts in order]
+    assert sorted(random.Random(0).sample(keys, len(keys))) == keys
+
+
+def test_a_retry_is_another_game_under_the_same_first_name() -> None:
+    again = KEY.next_retry().next_retry()
+    assert again.retry == 2
+    assert again.first_try() == KEY
+    assert str(again) == "train-7-3-12-2"
+    assert GameKey(**again.to_dict()) == again
+
+
+def many(number: int) -> list[GameRecord]:
+    return [record(index, turns=[turn(0, 0, response=f"\\u2028 {index}")]) for index in range(number)]
+
+
+@pytest.mark.parametrize("kept", [0, 5, 19, 20, 25, 0.3, 0.7, -9, -8, -1])
+def test_of_a_file_that_is_cut_short_the_whole_lines_are_read(tmp_path: Path, kept: float) -> None:
+    folder = RecordFolder(tmp_path)
+    file = folder.write("train", 1, many(2_000))
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(kept * len(whole)) if isinstance(kept, float) else kept])
+    broken: list[Exception] = []
+    read = [game.key.index for game in folder.read_step("train", 1, broken.append)]
+    assert read == list(range(len(read))) and len(read) >= (0.2 * 2_000 if kept in (0.3, 0.7, -9, -8, -1) else 0)
+    assert broken and isinstance(broken[-1], Torn)
+    with pytest.raises(ValueError):
+        list(folder.read_step("train", 1))
+
+
+def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    folder = RecordFolder(tmp_path)
+    file = folder.write("train", 1, many(50))
+    whole = file.read_bytes()
+    for place in range(20, len(whole), 97):
+        flipped = bytearray(whole)
+        flipped[place] ^= 16
+        file.write_bytes(flipped)
+        broken: list[Exception] = []
+        read = list(folder.read_step("train", 1, broken.append))
+        assert broken or read == many(50)
+
+
+def test_a_kill_while_a_step_is_written_loses_no_other(tmp_path: Path) -> None:
+    """Killed at any moment, the folder has whole steps, one after another, and a resumed run goes on with it."""
+    code = (
+        "import sys; from recipe.spiral.lab.record_folder import RecordFolder\n"
+        "from recipe.spiral.players.records import GameRecord; from recipe.spiral.players.seeds import GameKey\n"
+        "games = [GameRecord(GameKey('train', 7, 1, index), 'Nim', ('a', 'b'), (0, 1)) for index in range(300)]\n"
+        "folder = RecordFolder(sys.argv[1])\n"
+        "for step in range(1, 10**6): folder.write('train', step, games); print(step, flush=True)"
+    )
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        written = [int(writer.stdout.readline()) for _ in range(5)][-1]
+        time.sleep(random.random() / 10)
+        writer.kill()
+    folder = RecordFolder(tmp_path)
+    steps = folder.steps("train")
+    assert steps == list(range(1, len(steps) + 1)) and len(steps) >= written
+    assert [game.key.index for game in folder.read("train")] == list(range(300)) * len(steps)
+    folder.cut_back(written)
+    assert folder.steps("train")[-1] == written

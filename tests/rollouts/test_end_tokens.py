@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 
 from omegaconf import OmegaConf
 
-from recipe.spiral.lab.models.tokenizer import train
+from recipe.spiral.lab.models.tiny import train_tokenizer
 from recipe.spiral.rollouts.end_tokens import end_tokens, name_end_tokens
 
 #: Three tokens that are none of the tokenizer's.
@@ -23,7 +23,7 @@ def model_folder(folder: Path, config: Any, generation: Any) -> tuple[Path, int]
     """A model's folder without weights, and its tokenizer's end token; ``generation`` False: without that file."""
     from transformers import Qwen3Config
 
-    tokenizer = train(["some text"], max_length=64)
+    tokenizer = train_tokenizer(["some text"], max_length=64)
     tokenizer.save_pretrained(folder)
     Qwen3Config(hidden_size=32, num_hidden_layers=1, num_attention_heads=1, vocab_size=len(tokenizer)).save_pretrained(
         folder

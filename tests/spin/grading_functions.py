@@ -1,4 +1,4 @@
-"""Functions that grade, as users write them; a worker of its own imports this module."""
+"""A function that grades, as users write them; a worker of its own imports this module."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ def awkward(solution_str: str, **kwargs: Any) -> Any:
     if solution_str == "program":
         subprocess.run(["sleep", "1234"])
     returned = {"nan": math.nan, "infinite": {"score": -math.inf}, "text": "good", "number as text": "0.7"}
-    return {**returned, "none": None, "dict": {"acc": 1.0}, "list": [1.0], "true": True}.get(solution_str, 0.5)
+    return {**returned, "none": None, "dict": {"acc": 1.0}, "true": True}.get(solution_str, 0.5)

@@ -14,7 +14,7 @@ from recipe.spiral.games import GameFailure
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel as game_channel
-from recipe.spiral.spin.branches import branch_keys
+from recipe.spiral.spin.branching import branch_keys
 from tests.test_rollout import Engine, keys, model, queue, said, self_play, sessions  # noqa: F401  (fixtures)
 
 

@@ -1,20 +1,29 @@
-"""Which turns are pairs, what becomes of the others, and what is counted."""
+"""Pairs: which turns are some, what becomes of the others, and DPO's loss, against the formula and through verl's."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
+import torch
+from verl.utils import tensordict_utils as tu
+from verl.workers.utils.losses import ppo_loss
 
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.rae import Baselines
 from recipe.spiral.rollouts.channel import Played
-from recipe.spiral.spin.dpo_settings import DpoSettings
+from recipe.spiral.spin.dpo import PairLoss, dpo_losses, log_ratios
 from recipe.spiral.spin.pairs import PairObjective, Pairs, find_pairs
+from recipe.spiral.spin.spin_settings import DPO, DpoSettings
 from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.step import Step, account, deal
+from tests.fake_queue import launches_of, rows_of
 from tests.made import record, turn
-from tests.made_rows import launches_of, rows_of
+
+# -- pairs -------------------------------------------------------------------------------------------------------------
 
 
 def game(index: int, first: int, reward: float, group: int | None = 0, prompt: int = 1, **more: object) -> GameRecord:
@@ -110,3 +119,103 @@ def test_branches_are_counted_and_are_in_no_share_of_results() -> None:
     for into, games in ((metrics, [alone, *branches]), (whole, [alone])):
         into |= Pairs(records=games).metrics("train")
     assert metrics == whole | {"games/branches": 3.0} and whole["games/TicTacToe/p0/win"] == 1.0
+
+
+# -- the formula -------------------------------------------------------------------------------------------------------
+
+
+def by_hand(chosen: float, rejected: float, settings: DpoSettings) -> tuple[float, float]:
+    """A pair's loss and its derivative by the chosen response's log-ratio, in plain numbers."""
+    d, beta, e = chosen - rejected, settings.beta, settings.label_smoothing
+
+    def sigmoid(x: float) -> float:
+        return 1 / (1 + math.exp(-x))
+
+    if settings.loss_type == "ipo":
+        return (d - 1 / (2 * beta)) ** 2, 2 * (d - 1 / (2 * beta))
+    if settings.loss_type == "hinge":
+        return max(0.0, 1 - beta * d), -beta if beta * d < 1 else 0.0
+    loss = -(1 - e) * math.log(sigmoid(beta * d)) - e * math.log(sigmoid(-beta * d))
+    return loss, -(1 - e) * beta * sigmoid(-beta * d) + e * beta * sigmoid(beta * d)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        DpoSettings(0.1),
+        DpoSettings(0.7, label_smoothing=0.2),
+        DpoSettings(0.3, "ipo"),
+        DpoSettings(0.5, "hinge"),
+    ],
+)
+def test_loss_and_gradient_are_those_of_the_formula(settings: DpoSettings) -> None:
+    generator = torch.Generator().manual_seed(0)
+    chosen, rejected = (3 * torch.randn(50, generator=generator, dtype=torch.float64) for _ in range(2))
+    chosen.requires_grad_()
+    rejected.requires_grad_()
+    losses = dpo_losses(chosen, rejected, settings)
+    losses.sum().backward()
+    expected = [by_hand(float(c), float(r), settings) for c, r in zip(chosen, rejected, strict=True)]
+    assert losses.tolist() == pytest.approx([loss for loss, _ in expected])
+    assert chosen.grad is not None and rejected.grad is not None
+    assert chosen.grad.tolist() == pytest.approx([slope for _, slope in expected])
+    assert rejected.grad.tolist() == pytest.approx([-slope for _, slope in expected])
+
+
+def test_responses_are_added_up_or_averaged_and_what_is_masked_does_not_count() -> None:
+    log_probs = torch.tensor([[-1.0, -2.0, math.nan], [-3.0, 9.0, 9.0]])
+    reference, mask = torch.tensor([[-2.0, -4.0, 0.0], [-1.0, 0.0, 0.0]]), torch.tensor([[1, 1, 0], [1, 0, 0]])
+    assert log_ratios(log_probs, reference, mask, DpoSettings()).tolist() == [3.0, -2.0]
+    assert log_ratios(log_probs, reference, mask, DpoSettings(log_prob="mean")).tolist() == [1.5, -2.0]
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def loss_of(marks: list[float], global_batch_size: int = 4) -> tuple[float, dict[str, float]]:
+    """The loss of rows whose log-ratios are 1, 2, 3, ..., through verl's loss of a micro-batch."""
+    rows = len(marks)
+
+    def nested(values: list[list[float]]) -> torch.Tensor:
+        return torch.nested.as_nested_tensor([torch.tensor(row) for row in values], layout=torch.jagged)
+
+    columns = {
+        **{name: nested([[0.0]] * rows) for name in ("prompts", "responses", "old_log_probs", "ref_log_prob")},
+        "response_mask": nested([[1.0]] * rows),
+        "advantages": nested([[mark] for mark in marks]),
+    }
+    sizes = {"dp_size": 1, "global_batch_size": global_batch_size, "batch_num_tokens": None}
+    data = tu.get_tensordict(columns, {**DpoSettings(1.0).batch_info, **sizes})
+    config = SimpleNamespace(
+        global_batch_info={},
+        loss_scale_factor=None,
+        loss_agg_mode="token-mean",
+        policy_loss={"loss_mode": DPO},
+        use_kl_loss=False,
+    )
+    log_probs = nested([[1.0 + row, 0.0] for row in range(rows)])  # that of the next token, at each place
+    loss, metrics = PairLoss(partial(ppo_loss, config))(model_output={"log_probs": log_probs}, data=data)
+    return float(loss), {name: float(metric.aggregate()) for name, metric in metrics.items()}
+
+
+def test_two_rows_side_by_side_are_a_pair_in_either_order_and_padding_is_none() -> None:
+    def minus_log_sigmoid(x: float) -> float:
+        return math.log(1 + math.exp(-x))
+
+    both = minus_log_sigmoid(-1) + minus_log_sigmoid(1)
+    loss, metrics = loss_of([1, -1, -1, 1, 0, 0])
+    assert loss == pytest.approx(both / 2)
+    assert metrics == pytest.approx(
+        {
+            "actor/pg_loss": both / 2,
+            "actor/dpo_accuracy": 0.5,
+            "actor/dpo_margin": 0.0,
+            "actor/dpo_chosen_reward": 2.5,
+            "actor/dpo_rejected_reward": 2.5,
+        }
+    )
+    # a part of a mini-batch of five pairs
+    assert loss_of([1, -1, -1, 1, 0, 0], global_batch_size=10)[0] == pytest.approx(both / 5)
+    assert loss_of([0, 0])[0] == 0.0
+    with pytest.raises(RuntimeError, match="loss=dpo"):
+        loss_of([1, 1])

@@ -14,9 +14,8 @@ from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.metrics import training_metrics
 from recipe.spiral.training.rows import estimate, keep
 from recipe.spiral.training.step import Step, account
-from tests.fake_queue import FakeQueue
+from tests.fake_queue import FakeQueue, batch_of, launches_of
 from tests.made import record, turn
-from tests.made_rows import batch_of, launches_of
 
 
 def game(rewards: tuple[float, float], baselines: tuple[float, float] = (0.0, 0.0), index: int = 0) -> GameRecord:

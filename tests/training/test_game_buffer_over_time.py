@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.spiral.lab.watching.staleness import staleness
+from recipe.spiral.lab.watching.game_metrics import staleness
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel

@@ -21,10 +21,9 @@ from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.launched import launches
 from recipe.spiral.training.rows import Rows, RowsLost, keep
 from recipe.spiral.training.step import Step, account
-from tests.fake_queue import FakeQueue
+from tests.fake_queue import FakeQueue, batch_of, launches_of
 from tests.fake_verl import trainer
 from tests.made import record, turn
-from tests.made_rows import batch_of, launches_of
 from tests.rollouts.test_worker import VERLS, play
 from tests.test_rollout import Engine, self_play
 

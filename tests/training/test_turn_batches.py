@@ -26,9 +26,8 @@ from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.training.launched import Launched, launch
 from recipe.spiral.training.rows import keep
 from recipe.spiral.training.turn_batches import GameLength, TurnBuffer, without_surplus
-from tests.fake_queue import FakeQueue
+from tests.fake_queue import FakeQueue, rows_of
 from tests.made import record, turn
-from tests.made_rows import rows_of
 from tests.rollouts.test_dataset import dataset
 
 # -- sampling, through verl's replay buffer ----------------------------------------------------------------------------

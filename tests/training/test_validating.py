@@ -17,7 +17,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.spiral import rollout
-from recipe.spiral.lab.watching.run_summary import summary
+from recipe.spiral.lab.watching.shown import summary
 from recipe.spiral.players.player import PlayerFailure
 from recipe.spiral.rollouts import channel
 from recipe.spiral.rollouts.channel import Entry

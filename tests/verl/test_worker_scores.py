@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from recipe.spiral.lab.evaluation.exploitability import worker_scores
+from recipe.spiral.lab.evaluation.exploitability.live_metrics import score_on_rank
 from recipe.spiral.lab.models.answer_scores import Question, in_order
 from recipe.spiral.workers.policy_worker import PolicyWorker
 from tests.lab.models.test_answers import models, questions, scored
@@ -35,14 +35,14 @@ class Engine:
 
 def ranks(number: int, monkeypatch: pytest.MonkeyPatch, asked: list[Question]) -> tuple[list[Any], list[int]]:
     """Each rank's part of the scores, and how many passes it made."""
-    monkeypatch.setattr(worker_scores, "get_device_id", lambda: "cpu")
+    monkeypatch.setattr("verl.utils.device.get_device_id", lambda: "cpu")
     parts, passes = [], []
     for rank in range(number):
         monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
         monkeypatch.setattr(torch.distributed, "get_world_size", lambda: number)
         worker = object.__new__(PolicyWorker)
         worker.actor = SimpleNamespace(engine=Engine(models()[0]))
-        parts.append(worker.on_each_rank(worker_scores.score_answers, asked, [0, 7], 0.7, 100))
+        parts.append(worker.on_each_rank(score_on_rank, asked, [0, 7], 0.7, 100))
         passes.append(worker.actor.engine.passes)
     return parts, passes
 
@@ -62,7 +62,7 @@ def test_ranks_share_the_work(number: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture
 def one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_scores, "get_device_id", lambda: "cpu")
+    monkeypatch.setattr("verl.utils.device.get_device_id", lambda: "cpu")
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 1)
 
@@ -71,7 +71,7 @@ def check_reference(worker: Any, expected: Any) -> None:
     """The reference has the scores of this model, and the actor has its own before and after."""
     asked = questions()
     for reference, model in ((False, models()[0]), (True, expected), (False, models()[0])):
-        parts = worker.on_each_rank(worker_scores.score_answers, asked, [0, 7], 0.7, 100, reference)
+        parts = worker.on_each_rank(score_on_rank, asked, [0, 7], 0.7, 100, reference)
         wanted = scored(model, asked, [0, 7], 0.7)
         for found, value in zip(in_order(asked, parts), wanted, strict=True):
             assert found == pytest.approx(value, abs=1e-5)
@@ -113,7 +113,7 @@ def test_with_lora_the_reference_is_the_base_and_then_another_adapter() -> None:
             if "lora_" in name:
                 weight.copy_(adapter[name])
     asked = questions()
-    parts = worker.on_each_rank(worker_scores.score_answers, asked, [0, 7], 0.7, 100, True)
+    parts = worker.on_each_rank(score_on_rank, asked, [0, 7], 0.7, 100, True)
     for found, value in zip(in_order(asked, parts), scored(models()[0], asked, [0, 7], 0.7), strict=True):
         assert found == pytest.approx(value, abs=1e-5)
 
@@ -132,7 +132,7 @@ def on_a_rank(rank: int, folder: Path) -> None:
     engine = SimpleNamespace(module=module, _autocast_dtype=torch.float32, eval_mode=nullcontext)
     worker.actor = SimpleNamespace(engine=engine)
     asked = torch.load(folder / "questions", weights_only=False)
-    scores = worker.on_each_rank(worker_scores.score_answers, asked, [0, 7], 0.7, 100)
+    scores = worker.on_each_rank(score_on_rank, asked, [0, 7], 0.7, 100)
     torch.save(scores, folder / f"scores-{rank}")
     torch.distributed.destroy_process_group()
 

@@ -14,9 +14,8 @@ from ..extensions import Kind, Measured, Watcher
 class Extension(extensions.Extension):
     def check(self, config: Any) -> None:
         from ..processes.as_written import refuse_environment
-        from .opponents.more_kinds import API
+        from .opponents import API
         from .planning.memory import check_memory
-        from .watching.tracked_games import check_trackers
 
         refuse_environment(config.opponents, "opponents", API)
         if _asks_exact(config):
@@ -29,12 +28,11 @@ class Extension(extensions.Extension):
             for other in (each for each in extensions.loaded() if each is not self):
                 other.check(config)
             sys.exit(dry_run(config))
-        check_trackers(config.trainer)
         _ask_endpoints(config)
         check_memory(config)
 
     def opponents(self) -> Mapping[str, Kind]:
-        from .opponents.more_kinds import KINDS
+        from .opponents import KINDS
 
         return KINDS
 
@@ -57,10 +55,10 @@ def _asks_exact(config: Any) -> bool:
 
 def _ask_endpoints(config: Any) -> None:
     from ..opponents.fixed_opponents import parse_opponents
-    from .opponents.more_kinds import API
+    from .opponents import API
 
     if entries := {each.name: each.settings for each in parse_opponents(config.opponents) if each.kind == API}:
-        from .opponents.api.endpoint_settings import ApiSettings
-        from .opponents.api.first_question import ask_once
+        from .opponents.api_player import ask_once
+        from .opponents.api_settings import ApiSettings
 
         ask_once({f"opponents: {name}": ApiSettings.from_mapping(settings) for name, settings in entries.items()})

@@ -20,21 +20,6 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
 
-class CannotListen(ValueError):
-    """The address cannot be listened on; the message says why."""
-
-
-def headers(policy: str) -> dict[str, str]:
-    """Of every answer. ``policy`` says what a page may load, as a Content-Security-Policy does; all else it may not."""
-    return {
-        "Content-Security-Policy": f"default-src 'none'; script-src 'self'; {policy}; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        "Referrer-Policy": "no-referrer",
-        "X-Content-Type-Options": "nosniff",
-        "Cache-Control": "no-store",
-    }
-
-
 class LocalServer:
     """Listens at once on this machine's own address, on a free port if that is 0.
 
@@ -42,7 +27,7 @@ class LocalServer:
         option: of the command, for its errors.
 
     Raises:
-        CannotListen: the address cannot be listened on.
+        OSError: the address cannot be listened on.
         ImportError: starlette or uvicorn is not installed.
     """
 
@@ -52,7 +37,7 @@ class LocalServer:
             import uvicorn  # noqa: F401
         except ImportError as error:
             raise ImportError(f"{option} needs starlette and uvicorn: {install('web')}") from error
-        self.socket = _listen(port)
+        self.socket = socket.create_server(("127.0.0.1", port))
         self.token = secrets.token_urlsafe(16)
 
     def announce(self) -> None:
@@ -70,13 +55,22 @@ class LocalServer:
         return uvicorn.Server(uvicorn.Config(application, timeout_graceful_shutdown=1, lifespan="off", **quiet))
 
 
-def guarded(routes: Sequence[BaseRoute], token: str, headers: Mapping[str, str]) -> Starlette:
-    """An application with these routes behind the token."""
+def guarded(routes: Sequence[BaseRoute], token: str, policy: str) -> Starlette:
+    """An application with these routes behind the token. ``policy`` says what a page may load besides its scripts, as a
+    Content-Security-Policy does; all else it may not."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.middleware.base import BaseHTTPMiddleware
     from starlette.responses import PlainTextResponse
     from starlette.routing import Mount
+
+    headers: Mapping[str, str] = {
+        "Content-Security-Policy": f"default-src 'none'; script-src 'self'; {policy}; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
 
     async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         given = request.scope["path"].removeprefix("/").partition("/")[0]
@@ -90,11 +84,3 @@ def guarded(routes: Sequence[BaseRoute], token: str, headers: Mapping[str, str])
 
     mounted = [Mount(f"/{token}", routes=routes)]
     return Starlette(routes=mounted, middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)])
-
-
-def _listen(port: int) -> socket.socket:
-    try:
-        return socket.create_server(("127.0.0.1", port))
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise CannotListen(f"--port {port}: cannot listen there ({why}); --port 0 takes a free one") from None

@@ -17,7 +17,7 @@ from .interrupts import interrupted_by
 #: What a shell gives for a process that SIGPIPE ended.
 _NOBODY_READS = 141
 #: Letters and marks for Python, and nothing to see: joiners, fillers, selectors of variants. (Not those that choose
-#: between a sign and its picture.) The report's pages have the same: report/pages/base.js.
+#: between a sign and its picture.) The report's pages have the same: lab/drawing/drawing.js.
 _SHOWS_NOTHING = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\U000e0100-\U000e01ef]")
 #: The number of characters and of lines that are shown.
 LONGEST, MOST_LINES = 20_000, 500

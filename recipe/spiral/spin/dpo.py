@@ -1,15 +1,15 @@
-"""DPO's loss (arXiv 2305.18290), with which SPIN trains (arXiv 2401.01335), under verl's registry of policy losses.
+"""DPO's loss (arXiv 2305.18290), with which SPIN trains (arXiv 2401.01335), added to verl's.
 
-verl's losses know rows only. So rows 2i and 2i + 1 of every micro-batch are a pair (``force_group_size`` keeps them
-together), and their advantages say which is which: 1 is chosen, -1 rejected, and 0 in both is padding. verl gives a
-policy loss no log-probabilities of the reference: the worker lays them beside the call.
+verl's losses of a policy know rows only, and nothing of the reference. So the one that is registered here is 0, and
+``PairLoss``, around verl's loss function of a micro-batch, adds the pairs' to the KL and entropy terms. Rows 2i and
+2i + 1 of every micro-batch are a pair (``force_group_size`` keeps them together), and their advantages say which is
+which: 1 is chosen, -1 rejected, and 0 in both is padding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,8 +17,9 @@ import torch.nn.functional as F
 from verl.trainer.ppo.core_algos import register_policy_loss
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric.utils import AggregationType, Metric
+from verl.workers.utils.padding import no_padding_2_padding
 
-from .dpo_settings import DPO, DpoSettings
+from .spin_settings import DPO, DpoSettings
 
 
 def log_ratios(
@@ -55,49 +56,43 @@ def pair_sums(chosen: torch.Tensor, rejected: torch.Tensor, beta: float) -> dict
     }
 
 
-@dataclass
-class _Beside:
-    """What the loss of a micro-batch needs besides what verl gives it, and the ``pair_sums`` that it leaves."""
-
-    #: The reference's log-probabilities. [num_rows, response_length]
-    reference: torch.Tensor
-    settings: DpoSettings
-    sums: dict[str, float] = field(default_factory=dict)
-
-
-_beside: ContextVar[_Beside | None] = ContextVar("spiral_dpo", default=None)
-
-
 @register_policy_loss(DPO)
-def compute_policy_loss_dpo(
-    old_log_prob: torch.Tensor,
-    log_prob: torch.Tensor,
-    advantages: torch.Tensor,
-    response_mask: torch.Tensor,
-    loss_agg_mode: str = "token-mean",
-    config: Any = None,
-    rollout_is_weights: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, dict[str, Any]]:
-    """The mean over the pairs of the mini-batch, of which these rows may be a part; and no metrics of verl's kind.
+def no_loss_of_rows(log_prob: torch.Tensor, **_: Any) -> tuple[torch.Tensor, dict[str, Any]]:
+    """What rows give on their own, in verl's form."""
+    return log_prob.new_zeros(()), {}
 
-    Args:
-        log_prob, response_mask: of the responses' tokens. [num_rows, response_length]
-        advantages: 1, -1 or 0, the same on all tokens of a row. [num_rows, response_length]
-        config: verl's ``ActorConfig``, which knows the mini-batch's size.
-        old_log_prob, loss_agg_mode, rollout_is_weights: not used.
 
-    Raises:
-        RuntimeError: called by other workers than ours, or two rows are no pair.
+@dataclass(frozen=True)
+class PairLoss:
+    """verl's loss function of a micro-batch, and that of its pairs: the mean over those of the mini-batch, of which
+    these rows may be a part.
+
+    Metrics are means over the pairs of a mini-batch: verl averages over ranks, and then adds up micro-batches.
     """
-    beside = _beside.get()
-    if beside is None:
-        raise RuntimeError("loss=dpo needs SPIRAL's trainer: python -m recipe.spiral.main_spiral")
-    marks = (advantages * response_mask).sum(-1) / response_mask.sum(-1).clamp(min=1)
-    chosen, rejected, real = _pairs(log_ratios(log_prob, beside.reference, response_mask, beside.settings), marks)
-    beside.sums = pair_sums(chosen[real].detach(), rejected[real].detach(), beside.settings.beta)
-    total = torch.where(real, dpo_losses(chosen, rejected, beside.settings), 0.0).sum()
-    batch = config.global_batch_info
-    return total / (batch["global_batch_size"] / 2) * batch["dp_size"], {}
+
+    loss: Callable[..., tuple[torch.Tensor, dict[str, Any]]]
+
+    def __call__(self, model_output: Any, data: Any, dp_group: Any = None) -> tuple[torch.Tensor, dict[str, Any]]:
+        """
+        Args:
+            data: of the rows, by verl's names; their advantages are 1, -1 or 0, the same on all tokens of a row.
+
+        Raises:
+            RuntimeError: two rows are no pair.
+        """
+        others, metrics = self.loss(model_output=model_output, data=data, dp_group=dp_group)
+        if (given := tu.get(data, DPO)) is None:
+            return others, metrics
+        settings = DpoSettings(**given)
+        rows = data.select("ref_log_prob", "advantages", "response_mask").to_padded_tensor()
+        mask, log_probs = rows["response_mask"], no_padding_2_padding(model_output["log_probs"], data)
+        marks = (rows["advantages"] * mask).sum(-1) / mask.sum(-1).clamp(min=1)
+        chosen, rejected, real = _pairs(log_ratios(log_probs, rows["ref_log_prob"], mask, settings), marks)
+        pairs = data["global_batch_size"] / 2
+        loss = torch.where(real, dpo_losses(chosen, rejected, settings), 0.0).sum() / pairs * data["dp_size"]
+        share, sums = data["dp_size"] / pairs, pair_sums(chosen[real].detach(), rejected[real].detach(), settings.beta)
+        of_pairs = {f"actor/dpo_{name}": share * value for name, value in sums.items()} | {"actor/pg_loss": loss}
+        return others + loss, metrics | {name: Metric(AggregationType.SUM, value) for name, value in of_pairs.items()}
 
 
 def _pairs(ratios: torch.Tensor, marks: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -108,27 +103,3 @@ def _pairs(ratios: torch.Tensor, marks: torch.Tensor) -> tuple[torch.Tensor, tor
     first, second = ratios.view(-1, 2).unbind(-1)
     forward = signs[:, 0] >= 0
     return torch.where(forward, first, second), torch.where(forward, second, first), signs[:, 0] != 0
-
-
-@dataclass(frozen=True)
-class PairLoss:
-    """verl's loss function of a micro-batch; the reference's log-probabilities lie beside it where rows are pairs.
-
-    Metrics are means over the pairs of a mini-batch: verl averages over ranks, and then adds up micro-batches.
-    """
-
-    loss: Callable[..., tuple[torch.Tensor, dict[str, Any]]]
-
-    def __call__(self, model_output: Any, data: Any, dp_group: Any = None) -> tuple[torch.Tensor, dict[str, Any]]:
-        settings = tu.get(data, DPO)
-        if settings is None:
-            return self.loss(model_output=model_output, data=data, dp_group=dp_group)
-        reference = data.select("ref_log_prob").to_padded_tensor()["ref_log_prob"]
-        token = _beside.set(beside := _Beside(reference, DpoSettings(**settings)))
-        try:
-            loss, metrics = self.loss(model_output=model_output, data=data, dp_group=dp_group)
-        finally:
-            _beside.reset(token)
-        share = data["dp_size"] / (data["global_batch_size"] / 2)
-        sums = {f"actor/dpo_{name}": Metric(AggregationType.SUM, share * sum_) for name, sum_ in beside.sums.items()}
-        return loss, metrics | sums

@@ -8,7 +8,7 @@ the mean of them. The best response is chosen and the worst rejected; where they
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import mean
 from typing import Any
@@ -18,11 +18,11 @@ import transfer_queue as tq
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
 from ..players.records import GameRecord
+from ..players.seeds import GameKey
 from ..training.metrics import share_metrics
 from ..training.rows import Rows
-from .branches import without_branches
 from .dpo import log_ratios, pair_sums
-from .dpo_settings import DPO, DpoSettings
+from .spin_settings import DPO, DpoSettings
 
 #: Why a turn is left out that is in no pair.
 UNPAIRED = "unpaired"
@@ -138,6 +138,14 @@ def find_pairs(rows: Rows) -> Pairs:
         else:
             pairs.alone[game] += 1
     return pairs
+
+
+def without_branches(records: Iterable[GameRecord]) -> list[GameRecord]:
+    """Of games that count, in the order of their keys, those that are no branches."""
+    first: dict[GameKey, GameRecord] = {}
+    for record in records:
+        first.setdefault(record.key.first_try(), record)
+    return [*first.values()]
 
 
 def _outcome(rows: Rows, place: int) -> float:

@@ -6,29 +6,23 @@ number of questions that were handed out.
 
 from __future__ import annotations
 
+import random
+from functools import lru_cache
 from typing import Any
 
 from torch.utils.data import Dataset
 
 from ..players.seats import Opponent, Seat
-from ..players.seeds import GameKey
+from ..players.seeds import GameKey, derive_seed
 from ..rollouts.dataset import ENDLESS
-from .training_questions import GRADER, TrainingQuestion, load_questions, order, train_key
-
-AGENT = "spiral_answer"
+from .training_questions import GRADER, TrainingQuestion, load_questions
 
 
 class QuestionDataset(Dataset[dict[str, Any]]):
     """What verl builds through ``data.custom_cls``, once for ``data.train_files`` and once for ``data.val_files``."""
 
     def __init__(
-        self,
-        data_files: Any,
-        tokenizer: Any,
-        config: Any,
-        processor: Any = None,
-        max_samples: int = -1,
-        **kwargs: Any,
+        self, data_files: Any, tokenizer: Any, config: Any, processor: Any = None, max_samples: int = -1, **kwargs: Any
     ) -> None:
         self.run_seed, self.batch = int(config.run_seed), int(config.train_batch_size)
         self.responses = int(config.responses)
@@ -38,7 +32,8 @@ class QuestionDataset(Dataset[dict[str, Any]]):
             self.train = load_questions(data_files, "data.train_files")
             return
         held_out = load_questions(data_files, "data.val_files")[: config.validation.questions]
-        self.rows = [_row(question, GameKey("val", self.run_seed, 0, i), i, 1) for i, question in enumerate(held_out)]
+        keys = [GameKey("val", self.run_seed, 0, i) for i in range(len(held_out))]
+        self.rows = [question_row(question, key, key.index, 1) for question, key in zip(held_out, keys, strict=True)]
 
     def __len__(self) -> int:
         return ENDLESS if self.rows is None else len(self.rows)
@@ -48,14 +43,26 @@ class QuestionDataset(Dataset[dict[str, Any]]):
             return dict(self.rows[index])
         epoch, number = divmod(index, len(self.train))
         question = self.train[order(len(self.train), self.run_seed, epoch)[number]]
-        return _row(question, train_key(self.run_seed, self.batch, self.responses, index), index, self.responses)
+        step, first = index // self.batch + 1, index % self.batch * self.responses
+        # of its first response; the others' follow it
+        key = GameKey("train", self.run_seed, step, first, group=first)
+        return question_row(question, key, index, self.responses)
 
 
-def _row(question: TrainingQuestion, key: GameKey, index: int, responses: int) -> dict[str, Any]:
+@lru_cache(maxsize=2)
+def order(questions: int, run_seed: int, epoch: int) -> list[int]:
+    """The places of all questions, in the order in which they are asked for the ``epoch``-th time, from 0."""
+    places = list(range(questions))
+    random.Random(derive_seed(run_seed, "questions", epoch)).shuffle(places)
+    return places
+
+
+def question_row(question: TrainingQuestion, key: GameKey, index: int, responses: int) -> dict[str, Any]:
+    """A question's row, with so many responses."""
     return {
         "raw_prompt": question.to_json(),
         "index": index,
-        "agent_name": AGENT,
+        "agent_name": "spiral_answer",
         "data_source": question.data_set,
         "prompt": {},
         "key": key.to_dict(),

@@ -7,18 +7,14 @@ question and its answer, as in GSM8K's own files, where the answer stands behind
 from __future__ import annotations
 
 import json
-import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..lab.graders.question import SUFFIXES, Question, has_options, question_of, read_rows, text_of
 from ..players.prompts import Template, Tokenizer, conversation_ids
-from ..players.seeds import GameKey, derive_seed
 
 #: Whom a question is answered to: the kind and the name of the other player of its record.
 GRADER = "grader"
@@ -95,9 +91,8 @@ def load_questions(files: str | Iterable[str], setting: str) -> list[TrainingQue
     for path in paths:
         if not path.is_file() or path.suffix not in SUFFIXES:
             raise ValueError(
-                f"{setting}={path}: there is no such file of questions ({', '.join(SUFFIXES)}): name one that has a "
-                "question and an answer in each row (docs/spin.md); in a checkout of verl, `python "
-                "examples/data_preprocess/gsm8k.py` makes train.parquet and test.parquet of GSM8K in ~/data/gsm8k"
+                f"{setting}={path}: there is no such file of questions ({', '.join(SUFFIXES)}); docs/spin.md says how "
+                "verl makes those of GSM8K"
             )
         for number, row in enumerate(read_rows(path)):
             try:
@@ -125,11 +120,11 @@ def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQue
     truth = truth.decode() if isinstance(truth, bytes) else truth
     prompt: str | list[dict[str, str]]
     choices: list[str] = []
-    if (conversation := _conversation(row.get("prompt"))) is not None:
+    if isinstance(row.get("prompt"), list | tuple):
         value = truth[0] if isinstance(truth, list | tuple) and len(truth) == 1 else truth
         if (answer := text_of(value)) is None:
             raise ValueError("a row with a prompt of messages must have an answer in reward_model.ground_truth")
-        prompt, id_ = _messages(conversation), text_of(extra.get("index")) or str(number)
+        prompt, id_ = _messages(row["prompt"]), text_of(extra.get("index")) or str(number)
         if has_options(row):
             plain = question_of(name, {**row, "question": prompt[-1]["content"], "answer": answer}, number, choice=True)
             answer, choices = plain.answer, list(plain.choices)
@@ -154,16 +149,6 @@ def _final(answer: str) -> str:
     return final.replace(",", "") if _NUMBER.fullmatch(final) else final
 
 
-def _conversation(prompt: Any) -> Sequence[Any] | None:
-    """A prompt that is a list of messages, also as JSON; None: it is a text, or there is none."""
-    if isinstance(prompt, str | bytes):
-        with suppress(ValueError):
-            messages = json.loads(prompt)
-            return messages if isinstance(messages, list) and messages and isinstance(messages[0], dict) else None
-        return None
-    return prompt if isinstance(prompt, Sequence) else None
-
-
 def _messages(prompt: Sequence[Any]) -> list[dict[str, str]]:
     messages = [dict(said) if isinstance(said, Mapping) else {} for said in prompt]
     if not all(isinstance(said.get(part), str) for said in messages for part in ("role", "content")):
@@ -171,24 +156,3 @@ def _messages(prompt: Sequence[Any]) -> list[dict[str, str]]:
     if not messages or not messages[-1]["content"].strip():
         raise ValueError("a prompt must end with a message that says something")
     return [{"role": said["role"], "content": said["content"]} for said in messages]
-
-
-@lru_cache(maxsize=2)
-def order(questions: int, run_seed: int, epoch: int) -> list[int]:
-    """The places of all questions, in the order in which they are asked for the ``epoch``-th time, from 0."""
-    places = list(range(questions))
-    random.Random(derive_seed(run_seed, "questions", epoch)).shuffle(places)
-    return places
-
-
-def train_key(run_seed: int, batch: int, responses: int, index: int) -> GameKey:
-    """The key of a question's first response; the others' follow it.
-
-    Args:
-        run_seed: the run's.
-        batch: how many questions a step has.
-        responses: to each question.
-        index: of the question, counted through the whole run.
-    """
-    first = index % batch * responses
-    return GameKey("train", run_seed, index // batch + 1, first, group=first)

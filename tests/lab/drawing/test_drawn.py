@@ -8,7 +8,7 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.games.kuhn_poker import KuhnPoker
-from recipe.spiral.lab.drawing.drawn import drawn
+from recipe.spiral.lab.drawing import drawn
 
 
 def dealt(rounds: int = 1) -> KuhnPoker:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from recipe.spiral.games import make
-from recipe.spiral.lab.evaluation.davidson import ELO, Outcomes
 from recipe.spiral.lab.evaluation.evaluation_folder import Manifest
-from recipe.spiral.lab.evaluation.matchups import GameId, MatchUp, Plan
+from recipe.spiral.lab.evaluation.matches import GameId, MatchUp, Plan
+from recipe.spiral.lab.evaluation.ratings import ELO, Outcomes
 from recipe.spiral.lab.evaluation.settings import Randomness
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.player import RandomPlayer

@@ -13,6 +13,7 @@ from typing import Any, cast
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.spiral.lab.evaluation.engines import Served
 from recipe.spiral.lab.evaluation.evaluation import Evaluation
 from recipe.spiral.lab.evaluation.settings import EngineSettings, Settings
 from recipe.spiral.players.player import Generate, Generation
@@ -71,10 +72,10 @@ class Fakes:
         self.most = self.responses = 0
         self.shares: set[int] = set()
 
-    def __call__(self, model: Path, adapters: tuple[Path, ...], engines: int, texts: Path | None = None) -> FakeEngine:
-        self.events.append(("start", model.name))
+    def __call__(self, served: Served, engines: int) -> FakeEngine:
+        self.events.append(("start", served.model.name))
         self.shares.add(engines)
-        engine = FakeEngine(self, model, adapters)
+        engine = FakeEngine(self, served.model, served.adapters)
         self.running.append(engine)
         self.most = max(self.most, len(self.running))
         return engine
@@ -104,12 +105,12 @@ class FakeEngine:
 
         return generate
 
-    def fits(self, model: Path, adapters: Sequence[Path]) -> bool:
-        return self.fakes.fitting and not self.adapters and not adapters
+    def fits(self, other: Served) -> bool:
+        return self.fakes.fitting and not self.adapters and not other.adapters
 
-    async def become(self, model: Path, texts: Path | None = None) -> None:
-        self.fakes.events.append(("load", model.name))
-        self.model = model
+    async def become(self, other: Served) -> None:
+        self.fakes.events.append(("load", other.model.name))
+        self.model = other.model
 
     def close(self) -> None:
         self.fakes.events.append(("close", self.model.name))

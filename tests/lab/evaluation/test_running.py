@@ -13,13 +13,12 @@ import pytest
 
 from recipe.spiral.games import GameFailure
 from recipe.spiral.lab.evaluation import evaluation as running
-from recipe.spiral.lab.evaluation import game_loop as loop
+from recipe.spiral.lab.evaluation import matches
 from recipe.spiral.lab.evaluation.evaluation import NothingPlayed
 from recipe.spiral.lab.evaluation.evaluation_folder import OtherEvaluation, read_games
 from recipe.spiral.lab.evaluation.exploitability import nash_conv
-from recipe.spiral.lab.evaluation.matchups import GameId
-from recipe.spiral.lab.opponents.api.endpoint_client import Unpaid
-from recipe.spiral.lab.opponents.api.endpoint_player import BudgetSpent
+from recipe.spiral.lab.evaluation.matches import GameId
+from recipe.spiral.lab.opponents.api_player import NotAsked
 from recipe.spiral.players.player import PlayerFailure, Position, RandomPlayer, Response
 from recipe.spiral.processes.engine_failure import EngineFailure
 from tests.lab.evaluation.made_policies import Characters, Fakes, evaluation, model, settings, tensors
@@ -31,7 +30,7 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "read_tokenizer", lambda folder: Characters())
+    monkeypatch.setattr(matches, "read_tokenizer", lambda folder: Characters())
 
 
 @pytest.fixture
@@ -145,7 +144,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, player: Failing) -> None:
         made.name = name
         return made
 
-    monkeypatch.setattr(loop, "make_player", make)
+    monkeypatch.setattr(matches, "make_player", make)
 
 
 BAD = ["policies=[{kind: random, name: bad}]", "opponents=[random]"]
@@ -170,13 +169,10 @@ def test_games_that_are_void_again_and_again_are_given_up(tmp_path: Path, monkey
         assert (row["games"], row["void"]) == (0, 18), "tries of all starts count"
 
 
-@pytest.mark.parametrize("spent", [BudgetSpent, Unpaid])
 @pytest.mark.parametrize("wanted", [[], SAMPLED])
-def test_a_spent_budget_ends_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spent: type[PlayerFailure], wanted: list[str]
-) -> None:
-    failing(monkeypatch, Failing(spent("spent")))
-    with pytest.raises(spent):
+def test_a_spent_budget_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: list[str]) -> None:
+    failing(monkeypatch, Failing(NotAsked("spent")))
+    with pytest.raises(NotAsked):
         evaluation(tmp_path, Fakes(), *BAD, *wanted, "concurrency=1").run()
     assert len(list(read_games(tmp_path / "evaluation"))) == (0 if wanted else 1), "what was played by then is kept"
 

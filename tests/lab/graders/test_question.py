@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.spiral.lab.evaluation.benchmark_catalog import get_benchmark
+from recipe.spiral.lab.evaluation.benchmark_questions import get_benchmark
 from recipe.spiral.lab.graders.question import Question
 
 

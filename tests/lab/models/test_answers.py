@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM  # noqa: E402
 
 from recipe.spiral.lab.models import answer_scores as answers  # noqa: E402
-from recipe.spiral.lab.models.answer_scores import Question, batches, in_order, log_probs, tree_attention  # noqa: E402
+from recipe.spiral.lab.models.answer_scores import Question, in_order, score_answers  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -55,11 +55,7 @@ def questions(number: int = 60) -> list[Question]:
 def scored(
     model: Any, asked: list[Question], ends: list[int], temperature: float, most: int = 100
 ) -> list[list[float]]:
-    scores: dict[tuple[int, int], float] = {}
-    with torch.no_grad(), tree_attention(model):
-        for batch in batches(model, asked, ends, most):
-            scores |= log_probs(model, batch, temperature, "cpu")
-    return in_order(asked, scores)
+    return in_order(asked, score_answers(model, asked, ends, temperature, most, "cpu"))
 
 
 def plainly(model: Any, prompt: list[int], answer: list[int], ends: list[int], temperature: float) -> float:
@@ -83,4 +79,4 @@ def test_an_answer_that_does_not_fit_has_no_probability() -> None:
     model = models()[0]
     ((short, long),) = scored(model, [Question([1, 2], [[8, 9], [8, 9, 10]])], [0], 1.0, most=3)
     assert short > -math.inf and long == -math.inf
-    assert not batches(model, [Question([1, 2], [[8, 9, 10]])], [0], 3)
+    assert scored(model, [Question([1, 2], [[8, 9, 10]])], [0], 1.0, most=3) == [[-math.inf]]

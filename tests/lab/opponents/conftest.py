@@ -7,8 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.lab.opponents.asking import KEY, Serve
-from tests.lab.opponents.endpoint import Endpoint
+from tests.lab.opponents.endpoint import KEY, Endpoint, Serve
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,8 @@
-"""An OpenAI-compatible endpoint for tests: on this machine, and as badly behaved as it is told to be."""
+"""An OpenAI-compatible endpoint for tests, as badly behaved as it is told to be, and players behind it."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -10,6 +11,13 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from recipe.spiral.games import make
+from recipe.spiral.lab.opponents.api_player import ApiPlayer
+from recipe.spiral.lab.opponents.api_settings import ApiSettings
+from recipe.spiral.players.player import Position, Response
+from recipe.spiral.players.seeds import GameKey
+
+KEY = "sk-secret-0123456789abcdef"
 #: What the endpoint does with one request.
 Behaviour = Callable[[BaseHTTPRequestHandler], None]
 
@@ -127,3 +135,25 @@ class Endpoint:
             self._server.shutdown()
             thread.join(timeout=5)
             self._server.socket.close()
+
+
+#: Starts an endpoint.
+Serve = Callable[..., Endpoint]
+
+
+def settings(url: str, **more: Any) -> ApiSettings:
+    quick = {"timeout": 2.0, "total_timeout": 4.0, "retries": 0, "api_key_env": "SOME_KEY"}
+    return ApiSettings.from_mapping({"model": "some/model", "base_url": url, **quick, **more})
+
+
+def player(endpoint: Endpoint, **more: Any) -> ApiPlayer:
+    return ApiPlayer(settings(endpoint.url, **more))
+
+
+def position(index: int = 0, turn: int = 0) -> Position:
+    game = make("TicTacToe", 0)
+    return Position(GameKey("train", 3, 1, index), game, 0, turn, game.observation(0))
+
+
+def respond(who: ApiPlayer, where: Position | None = None) -> Response:
+    return asyncio.run(who.respond(where or position()))

@@ -2,19 +2,65 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.lab.audit.replay import differences, replay
-from recipe.spiral.lab.play.playing import response_of
+from recipe.spiral.lab.play.playing import Finished, Move, Sitting, response_of
+from recipe.spiral.lab.play.table_opponent import Opponent
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.match import Rules
-from recipe.spiral.players.player import Position, RandomPlayer
+from recipe.spiral.players.player import Player, Position, RandomPlayer
 from recipe.spiral.players.prompts import boxed, extract_answer
+from recipe.spiral.players.records import GameRecord
 from tests.games.playouts import OWN_GAMES
-from tests.lab.play.faces import Shown, played
 from tests.made import Scripted
+
+
+class Face:
+    """Enters what a function of the position says, and keeps everything that it was shown."""
+
+    def __init__(self, enter: Callable[[Position], str]) -> None:
+        self.enter = enter
+        self.observations: list[str] = []
+        self.complaints: list[str] = []
+        self.moves: list[Move] = []
+
+    async def ask(self, position: Position, complaint: str) -> str:
+        self.observations.append(position.observation)
+        self.complaints += [complaint] if complaint else []
+        return self.enter(position)
+
+    def moved(self, move: Move, table: object) -> None:
+        self.moves.append(move)
+
+
+def entering(*entries: str) -> Face:
+    given = iter(entries)
+    return Face(lambda position: next(given))
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> Callable[..., tuple[Finished, GameRecord]]:
+    """Plays a game; what the face is told of its end, and its record."""
+
+    def run(
+        face: Face, opponent: Player, game: str = "TicTacToe", role: int = 0, rules: Rules | None = None
+    ) -> tuple[Finished, GameRecord]:
+        sitting = Sitting(game, Opponent(opponent, rules or Rules()), 5, tmp_path, role)
+        finished = asyncio.run(sitting.play(face))
+        [record] = RecordFolder(tmp_path / "games").read("human")
+        return finished, record
+
+    return run
+
+
+Played = Callable[..., tuple[Finished, GameRecord]]
 
 
 @pytest.mark.parametrize("entry", ["4", "[4]", " [ 4 ] ", "4.", "\\boxed{[4]}", "{4}", "I take \\boxed{4}"])
@@ -23,19 +69,17 @@ def test_an_action_is_read_with_and_without_its_brackets(entry: str) -> None:
     assert game.parse(extract_answer(response_of(game, entry)) or "") == "[4]"
 
 
-def test_typing_slips_cost_nothing() -> None:
-    opponent = Scripted(*map(boxed, ("[3]", "[4]")))
-    face = Shown(["ten", "", "0", "0", "[3]", "1", "2"])
-    finished = played(face, opponent)
-    assert finished.headline == "You won."
-    assert finished.record.termination == "rules"
-    assert len(face.complaints) == 4
-    assert [turn.action for turn in finished.record.turns] == ["[0]", "[3]", "[1]", "[4]", "[2]"]
+def test_typing_slips_cost_nothing(played: Played) -> None:
+    face = entering("ten", "", "0", "0", "[3]", "\ud800", "1", "2")
+    finished, record = played(face, Scripted(boxed("[3]"), boxed("[4]")))
+    assert finished.headline == "You won." and record.termination == "rules"
+    assert len(face.complaints) == 5 and "Possible: [" in face.complaints[0]
+    assert [turn.action for turn in record.turns] == ["[0]", "[3]", "[1]", "[4]", "[2]"]
 
 
 @pytest.mark.parametrize("game_id", OWN_GAMES)
 @pytest.mark.parametrize("role", [0, 1])
-def test_every_game_can_be_played_to_its_end_in_both_roles(game_id: str, role: int) -> None:
+def test_every_game_can_be_played_to_its_end_in_both_roles(game_id: str, role: int, played: Played) -> None:
     draw = random.Random(3)
     slips = ["?!"] * 3
 
@@ -44,35 +88,36 @@ def test_every_game_can_be_played_to_its_end_in_both_roles(game_id: str, role: i
             return slips.pop()
         return position.game.random_action(draw)
 
-    face = Shown(enter)
-    finished = played(face, RandomPlayer(), game_id, role)
-    assert finished.record.termination == "rules"
-    assert finished.record.trainable == (1 - role,)
-    assert finished.record.players[role] == finished.record.opponent == "human"
-    assert len(finished.moves) == len(face.moves) == len(finished.record.turns)
-    assert differences(finished.record, replay(finished.record, Rules())) == []
+    face = Face(enter)
+    finished, record = played(face, RandomPlayer(), game_id, role)
+    assert record.termination == "rules"
+    assert record.trainable == (1 - role,)
+    assert record.players[role] == record.opponent == "human"
+    assert len(finished.moves) == len(face.moves) == len(record.turns)
+    assert differences(record, replay(record, Rules())) == []
 
 
-def test_an_illegal_answer_of_the_opponent_follows_the_rules_and_is_said() -> None:
-    finished = played(Shown(["0"]), Scripted(boxed("[0]")), rules=Rules((-1.0, 1.0)))
-    assert finished.record.rewards == (1.0, -1.0)
+def test_an_illegal_answer_of_the_opponent_follows_the_rules_and_is_said(played: Played) -> None:
+    finished, record = played(entering("0"), Scripted(boxed("[0]")), rules=Rules((-1.0, 1.0)))
+    assert record.rewards == finished.rewards == (1.0, -1.0)
     assert finished.headline == "You won."
     assert "scripted made no legal move: its action is against the rules" in finished.why
-    usual = played(Shown(["0"]), Scripted("I give up"))
-    assert usual.record.rewards == (0.5, -1.5)
-    assert "has no \\boxed{}" in usual.why
-    assert usual.moves[-1].response == "I give up"
 
 
-def test_nothing_that_is_hidden_is_shown_before_the_end() -> None:
+def test_the_words_of_an_illegal_answer_are_shown(played: Played) -> None:
+    finished, record = played(entering("0"), Scripted("I give up"))
+    assert record.rewards == (0.5, -1.5)
+    assert "has no \\boxed{}" in finished.why and finished.moves[-1].response == "I give up"
+
+
+def test_nothing_that_is_hidden_is_shown_before_the_end(played: Played) -> None:
     """The opponent's words would give its card away."""
     opponent = Scripted("I have the card SECRET: " + boxed("[bet]"), "still the SECRET card " + boxed("[call]"))
-    face = Shown(["call"])
-    finished = played(face, opponent, "KuhnPoker", role=1)
-    shown = repr((face.observations, face.moves))
-    assert "SECRET" not in shown
+    face = entering("call")
+    finished, record = played(face, opponent, "KuhnPoker", role=1)
+    assert "SECRET" not in repr((face.observations, face.moves))
     assert face.moves[0].action is None
-    game = make("KuhnPoker", finished.record.key.game_seed())
+    game = make("KuhnPoker", record.key.game_seed())
     assert f"Your card: {game.cards[1]}" in face.observations[0]  # type: ignore[attr-defined]
     assert "SECRET" in finished.moves[0].response
     assert f"player 0 has {game.cards[0]}" in finished.board  # type: ignore[attr-defined]

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.run_report import RunReport
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.processes.launch import only_one
+from recipe.spiral.spin.training_questions import GRADER
+from recipe.spiral.storage.metrics_file import MetricsFile
+from recipe.spiral.training.metrics import training_metrics, validation_metrics
+from tests.made import record, turn
 from tests.made_runs import write_run
 
 if TYPE_CHECKING:
@@ -160,3 +168,40 @@ def test_a_run_that_is_watched_shows_its_new_step(page: Page, tmp_path: Path) ->
     write_run(run, steps=3, first=3, per_step=4)
     assert main([str(run), "--watch"]) == 0
     wait_until(page, "document.querySelector('header').innerText.includes('step 3 of 3')")
+
+
+def graded(index: int, score: float) -> GameRecord:
+    """A graded response to a question."""
+    answered = turn(0, 0, observation="What is 1 + 1?", response="\\boxed{2}", action="2", advantage=0.5)
+    made = record(index, game="sums", rewards=(score, 1 - score), turns=[answered], trainable=(0,), opponent=GRADER)
+    return replace(made, players=("policy", GRADER), baselines=(0.5, None))
+
+
+def test_a_run_on_questions_has_answers_and_no_opponents(page: Page, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    responses = [graded(index, score) for index, score in enumerate((1.0, 1.0, 0.5, 0.0))]
+    RecordFolder(run / "games").write("train", 1, responses)
+    RecordFolder(run / "games").write("val", 1, [replace(responses[0], key=GameKey("val", 7, 1, 0))])
+    validated = validation_metrics([replace(responses[0], key=GameKey("val", 7, 1, 0))])
+    MetricsFile(run).log(training_metrics(responses, []) | validated, 1)
+    (run / "config.yaml").write_text("data: {custom_cls: {name: QuestionDataset}}\ntrainer: {experiment_name: sums}\n")
+    RunReport(run, tmp_path / "report").renew()
+    show(page, tmp_path / "report", "index.html")
+    scroll_through(page)
+    text = page.locator("body").inner_text()
+    assert "player" not in text and "Responses trained" in text
+    page.click("text=Evaluation")
+    page.wait_for_selector("main table")
+    text = page.locator("main").inner_text()
+    assert "player" not in text and "100.0%" in text and "cannot be read" in text
+    page.go_back()
+    page.click("text=Look at the responses")
+    page.wait_for_selector("tbody tr")
+    assert page.locator("tbody tr").count() == 5 and "player" not in page.locator("main").inner_text()
+    page.select_option("select[name=outcome]", label="half right")
+    wait_until(page, "document.querySelectorAll('tbody tr').length === 1")
+    assert page.locator("[role=status].note").inner_text() == "1 response"
+    page.click("tbody tr a")
+    page.wait_for_selector(".replay")
+    text = page.locator("main").inner_text()
+    assert "half right" in text and "The end: half right" in text and "can be read" in text and "What is 1 + 1?" in text

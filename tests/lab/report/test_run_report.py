@@ -1,4 +1,4 @@
-"""A run's report as data: what is counted, what is read again, and what damaged folders do."""
+"""A run's report as data, or an evaluation's: what is counted, what is read again, and what damaged folders do."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from recipe.spiral.lab.evaluation.evaluation_folder import EvaluationFolder
 from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.bundle import Bundle
 from recipe.spiral.lab.report.game_index import COLUMNS
-from recipe.spiral.lab.report.run_report import RunReport
+from recipe.spiral.lab.report.run_report import RunReport, evaluations_of
 from recipe.spiral.storage.metrics_file import METRICS
+from tests.lab.evaluation.made import at_random, manifest, plan
 from tests.made import repack
 from tests.made_runs import games, write_run
 
@@ -37,7 +39,7 @@ def unpacked(bundle: Bundle, name: str) -> Any:
 
 def lines(bundle: Bundle, split: str, step: int) -> list[dict[str, Any]]:
     block = bundle.read(f"index/{split}_0")
-    rows = [dict(zip(COLUMNS, line, strict=True)) for line in block["steps"][str(step)]]
+    rows = [dict(zip(COLUMNS, line, strict=True)) for line in block["steps"][str(step)]["lines"]]
     return [row | {"game": block["names"][row["game"]], "opponent": block["names"][row["opponent"]]} for row in rows]
 
 
@@ -66,7 +68,7 @@ def test_renewal_reads_only_what_is_new(run: Path, tmp_path: Path) -> None:
     assert (charts.stat().st_ino, charts.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     write_run(run, steps=7, first=7)
     again = RunReport(run, tmp_path / "report")  # another process
-    assert sum(again.games.renew()) == 1
+    assert again.games.renew() == 1
     report = RunReport(run, tmp_path / "report")
     assert report.renew()
     after = {file: file.stat().st_mtime_ns for file in (tmp_path / "report/data/games").iterdir()}
@@ -96,8 +98,7 @@ def test_torn_files_cost_what_is_torn(run: Path, tmp_path: Path) -> None:
     with (run / METRICS).open("ab") as metrics:
         metrics.write(b'{"step": 7, "time')
     (run / "config.yaml").write_text("a: [")
-    Bundle(tmp_path / "report").write("version", {"version": 1, "running": False})
-    (tmp_path / "report/data/state.json").write_text('{"form": 2')
+    Bundle(tmp_path / "report").write("version", {"version": 1, "running": False})  # of another form
     report = RunReport(run, tmp_path / "report")
     report.renew()
     facts = report.bundle.read("run")
@@ -114,32 +115,6 @@ def test_the_command_says_what_it_made_and_what_is_missing(
     assert main([str(run), "--watch"]) == 0, "watching ends when nobody trains"
 
 
-@pytest.mark.parametrize("state", ['{"form": 0}', '{"form": 2', "[]"])
-def test_data_that_no_report_has_made_are_left_alone(run: Path, tmp_path: Path, state: str) -> None:
-    data = tmp_path / "mine" / "data"
-    data.mkdir(parents=True)
-    (data / "state.json").write_text(state)
-    (data / "thesis.txt").write_text("years of work")
-    assert main([str(run), "--out", str(data.parent)]) == 2
-    assert (data / "thesis.txt").is_file() and not (data.parent / "index.html").exists()
-
-
-def test_links_that_lead_out_of_the_folder_are_not_followed(run: Path, tmp_path: Path) -> None:
-    """A report is sent to others, who must not read another file of its maker."""
-    keys = tmp_path / "keys.txt"
-    keys.write_text("step 1/2 a secret")
-    (run / "train.log").symlink_to(keys)
-    other = write_run(tmp_path / "other", steps=1, first=9, words=lambda step: "a secret")
-    file = RecordFolder(other / "games").file("train", 9)
-    (run / "games" / file.name).symlink_to(file)
-    (run / METRICS).unlink()
-    (run / METRICS).symlink_to(other / METRICS)
-    report = RunReport(run, tmp_path / "report")
-    report.renew()
-    assert report.bundle.read("run")["last_lines"] == [] and report.curves.latest is None
-    assert max(report.games.steps["train"]) == 6
-
-
 def test_settings_are_shown_with_the_step_from_which_they_hold(run: Path, tmp_path: Path) -> None:
     changed = {"seed": [7, 8], "algorithm.gamma": [1.0, 0.9]}
     (run / "settings.jsonl").write_text(json.dumps({"step": 4, "changed": changed}) + "\n[]\ntorn")
@@ -147,3 +122,55 @@ def test_settings_are_shown_with_the_step_from_which_they_hold(run: Path, tmp_pa
     report.renew()
     changes = report.bundle.read("run")["changes"]
     assert changes == [[4, "seed", 7, 8], [4, "algorithm.gamma", 1.0, 0.9]]
+
+
+# -- evaluations -------------------------------------------------------------------------------------------------------
+
+
+def test_every_game_of_an_evaluation_is_there_with_its_policy_and_its_table(tmp_path: Path) -> None:
+    planned = plan(3, ("policy <b>a</b>", "random", "TicTacToe"), ("b", "random", "KuhnPoker"))
+    with EvaluationFolder(tmp_path, manifest("policy <b>a</b>", "b", "random")) as made:
+        for game in planned:
+            made.add(at_random(game))
+    (tmp_path / "results.json").write_text('{"results": [], "ratings": [], "notes": ["a note"]}')
+    assert main([str(tmp_path)]) == 0
+    bundle = RunReport(tmp_path, tmp_path / "report").bundle
+    facts: dict[str, Any] = bundle.read("run")
+    assert (facts["kind"], facts["games"]["eval"]) == ("evaluation", 12)
+    assert (
+        {policy for policy, *_ in facts["results"]} == {*bundle.read("games")["policies"]} == {"b", "policy <b>a</b>"}
+    )
+    assert sum(sum(counts[:3]) for _, _, _, _, *counts in facts["results"]) == 12
+    assert [one["notes"] for one in bundle.read("evaluation")["evaluations"]] == [["a note"]]
+    rows = lines(bundle, "eval", 1)
+    assert [(row["game"], row["roles"], row["index"]) for row in rows] == [
+        (game.game, game.role, game.place) for game in planned
+    ]
+    for row, game in zip(rows, planned, strict=True):
+        shown = unpacked(bundle, f"games/eval_1_{row['part']}")[row["place"]]
+        assert shown["players"] == list(game.players) and None not in shown["tables"]
+    cards = shown["tables"][0]["now"]["cards"]
+    assert {*cards} < {"J", "Q", "K"} and len(cards) == 2
+
+
+def test_evaluations_beside_the_run_are_its_own_by_their_policies_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, others = tmp_path / "spiral" / "a", tmp_path / "evaluation"
+    run.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "spiral")
+    inside = str(run / "pool" / "step_000020")
+    told = {
+        "of the run": {"policies": {"a": {"kind": "model", "run": str(run), "template": "chat"}}},
+        "of a snapshot": {"policies": {"random": {"kind": "random"}, "step_20": {"path": inside}}},
+        "of another": {"policies": {"ab": {"kind": "model", "run": f"{run}b"}}, "settings": {"note": str(run)}},
+        "of nobody": {"policies": [str(run)]},
+    }
+    for name, said in told.items():
+        (others / name).mkdir(parents=True)
+        (others / name / "results.json").write_text(json.dumps({"manifest": said}))
+    (others / "torn").mkdir()
+    (others / "torn" / "results.json").write_text(f'{{"manifest": {{"policies": {{"a": {{"run": "{run}"}}')
+    monkeypatch.chdir(run.parent)
+    for folder in (run, tmp_path / "link" / "a", Path("a")):
+        assert [place.name for place in evaluations_of(folder)] == ["of a snapshot", "of the run"]

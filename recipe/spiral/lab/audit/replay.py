@@ -8,7 +8,7 @@ from ...games.registry import make_named
 from ...match import Rules, play, random_opening
 from ...players.player import Position, PromptTooLong, Response
 from ...players.records import GameRecord, Turn
-from ..watching.staleness import oldest_version, staleness, versions
+from ..watching.game_metrics import oldest_version, staleness, versions
 from .recompute import Settings
 
 

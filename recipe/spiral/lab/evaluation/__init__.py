@@ -1,7 +1,7 @@
-"""The evaluation of policies: ``python -m recipe.spiral.main_eval``.
+"""The evaluation of policies: ``python -m recipe.spiral.main_eval``, which ``command`` starts with ``settings``.
 
-``evaluation`` does everything, and is read in the order in which it happens: ``policies`` (who is evaluated, and the
-engines that serve them), ``matches`` (who plays whom, the folder, the games), then the figures: ``exploitability``
-(from a policy's table of probabilities), ``ratings``, ``benchmarks`` (the paper's eight), ``outputs``. ``command``
-starts it, ``settings`` are its config. Other benchmarks are lighteval's to ask.
+``evaluation`` does everything, and is read in the order in which it happens. Who plays: ``policies``,
+``policy_entries``, ``policy_weights``. The games: ``matches``, ``engines``, ``evaluation_folder``. The figures:
+``tabulation``, ``ratings``, ``measuring`` (with ``exploitability``), ``benchmarks`` (the paper's eight; others are
+lighteval's to ask), ``results``.
 """

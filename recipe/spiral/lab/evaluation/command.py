@@ -21,9 +21,11 @@ from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
 from ...processes.composing import RECIPE
-from ...processes.interrupts import interrupt_on_signals, interrupted_by
+from ...processes.interrupts import interrupted_by
 from ...processes.terminal import fail, quiet_logging, run_command, show_traceback, visible
 from . import settings as schema
+
+_GOES_ON = "what was played is kept: once that is mended, the same command goes on"
 
 
 def main() -> None:
@@ -50,27 +52,27 @@ def _composed() -> int:
 
 def run(config: DictConfig) -> int:
     """Evaluate; errors become one last line on stderr. Returns the exit status."""
-    from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
-    from ...processes.engine_failure import EngineFailure
-    from ...processes.launch import clean_run, put_on_path, set_environment
-    from ...storage.disk import InUse
-
     try:
         settings = schema.Settings.from_config(config)
     except (ValueError, OmegaConfBaseException) as error:
         return fail(error, status=2)
+    from ...processes.launch import clean_run, put_on_path, set_environment
+
     if not settings.verbose:
         quiet_logging()
     hidden = {"VLLM_LOGGING_LEVEL"} if settings.verbose else set()
     set_environment({name: value for name, value in settings.environment.items() if name not in hidden})
     put_on_path(RECIPE.parents[1])
+    # with that environment
+    from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
+    from ...processes.engine_failure import EngineFailure
+    from ...storage.disk import InUse
     from .engines import UnfitArguments
     from .evaluation import Evaluation, NothingPlayed, Refused
     from .evaluation_folder import OtherEvaluation
 
     try:
         print(f"evaluation: {settings.eval_dir}", flush=True)
-        interrupt_on_signals()
         with clean_run(settings.eval_dir, "eval_dir"):
             try:
                 evaluation = Evaluation(settings, show=lambda line: tqdm.write(visible(line)))
@@ -78,19 +80,15 @@ def run(config: DictConfig) -> int:
                 raise Refused(str(error)) from error
             text = evaluation.run()
         print(f"\n{visible(text)}", flush=True)
+        return 0
     except (InUse, OtherEvaluation, PlayerMisconfigured, Refused, UnfitArguments) as error:
         return fail(error, status=2)
     except KeyboardInterrupt as error:
         return fail(f"interrupted by {interrupted_by(error)}; the same command goes on with what is left", 130)
     except (PlayerFailure, PromptTooLong, EngineFailure, OSError) as error:
-        return fail(f"{error}; what was played is kept: once that is mended, the same command goes on", status=1)
+        return fail(f"{error}; {_GOES_ON}", status=1)
     except NothingPlayed as error:
         return fail(error, status=1)
     except Exception as error:
         show_traceback(error)
         return fail(f"{type(error).__name__}: {error}", status=1)
-    return 0
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """vLLM engines in processes of their own, without Ray and without verl: token ids in, token ids out.
 
 An engine serves one model, with any LoRA adapters of it, and can become another model of the same architecture. At most
-two models are needed at a time, those of a match-up's two players: work is ordered to load others rarely.
+two models are needed at a time, those of a match-up's two players.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import importlib
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 from ...opponents.model_files import unfit
 from ...players.player import Generate, Generation
@@ -25,8 +25,6 @@ from .policy_weights import computed_in
 from .settings import EngineSettings
 
 Models = frozenset[Path]
-Work = TypeVar("Work")
-
 #: Seconds for loading other weights.
 RELOAD_LIMIT = 600.0
 _EXECUTOR = "distributed_executor_backend"
@@ -38,49 +36,44 @@ class UnfitArguments(EngineFailure):
     """vLLM refuses its settings before anything starts."""
 
 
+class Served(NamedTuple):
+    """What an engine serves: a Hugging Face folder, LoRA adapters of that model (none: it can become another model),
+    and the folder of the tokenizer and the end tokens, where they are not with the model."""
+
+    model: Path
+    adapters: tuple[Path, ...] = ()
+    texts: Path | None = None
+
+
 class VLLMEngine:
     """One vLLM engine, started when this is made. What its processes print, the cause of a failure too, is on stderr.
 
     Args:
-        model: a Hugging Face folder.
-        adapters: the folders of the LoRA adapters that it serves; none: it has no LoRA, and can be reloaded.
         max_model_len: of prompt and response together, in tokens.
-        settings: the config's.
         engines: the number of engines that run at a time, and share the memory of the GPUs.
-        texts: the folder of the tokenizer and the end tokens, where they are not with the model.
 
     Raises:
         ImportError: vLLM is not installed.
         EngineFailure: the engine does not start; UnfitArguments: with these settings it never will.
     """
 
-    def __init__(
-        self,
-        model: Path,
-        adapters: tuple[Path, ...],
-        max_model_len: int,
-        settings: EngineSettings,
-        engines: int = 1,
-        texts: Path | None = None,
-    ) -> None:
+    def __init__(self, served: Served, max_model_len: int, settings: EngineSettings, engines: int = 1) -> None:
         set_environment({"VLLM_LOGGING_STREAM": "ext://sys.stderr"})
         for module in settings.modules:
             importlib.import_module(module)
         from vllm import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        self.model, self.adapters = model, adapters
-        self.settings, self._started_with = settings, model
-        self._broken = False
-        self._requests = itertools.count()
+        self.model, self._adapters, self._started_with = served.model, served.adapters, served.model
+        self._seconds, self._requests = settings.seconds, itertools.count()
         try:
-            chosen = arguments(model, adapters, max_model_len, settings, engines, texts)
-            self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**chosen))
+            chosen = AsyncEngineArgs(**arguments(served, max_model_len, settings, engines))
+            self._engine = AsyncLLM.from_engine_args(chosen)
         except Exception as error:
             # what its processes raise comes here as a RuntimeError
             kind = UnfitArguments if isinstance(error, TypeError | ValueError) else EngineFailure
-            raise kind(f"{model}: vLLM does not start: {error}") from error
-        self._ends = end_tokens(texts or model)
+            raise kind(f"{served.model}: vLLM does not start: {error}") from error
+        self._ends = end_tokens(served.texts or served.model)
 
     def generate_as(self, name: str, adapter: Path | None = None) -> Generate:
         """The ``generate`` of a policy of that name: the model itself, or one of its adapters."""
@@ -89,7 +82,7 @@ class VLLMEngine:
         else:
             from vllm.lora.request import LoRARequest
 
-            lora = LoRARequest(str(adapter), 1 + self.adapters.index(adapter), str(adapter))
+            lora = LoRARequest(str(adapter), 1 + self._adapters.index(adapter), str(adapter))
 
         async def generate(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
             from vllm import SamplingParams
@@ -103,35 +96,33 @@ class VLLMEngine:
                 ignore_eos=True,
                 output_kind=RequestOutputKind.FINAL_ONLY,
             )
-            final = None
+            answer, request = None, str(next(self._requests))
             try:
-                async with asyncio.timeout(self.settings.seconds):
+                async with asyncio.timeout(self._seconds):
                     async for output in self._engine.generate(
-                        {"prompt_token_ids": prompt_ids}, parameters, str(next(self._requests)), lora_request=lora
+                        {"prompt_token_ids": prompt_ids}, parameters, request, lora_request=lora
                     ):
-                        final = output
+                        answer = output.outputs[0]
             except TimeoutError as error:
                 raise EngineFailure(
-                    f"{name}: no response within engine.seconds={self.settings.seconds:g}; raise it, or lower "
-                    "concurrency or engine.max_num_seqs"
+                    f"{name}: no response within engine.seconds={self._seconds:g}; raise it, or lower concurrency or "
+                    "engine.max_num_seqs"
                 ) from error
             except (EngineDeadError, EngineGenerateError) as error:
                 raise EngineFailure(f"{name}: vLLM failed: {error.__cause__ or error}") from error
-            if final is None or not final.outputs or not final.outputs[0].token_ids:
+            if answer is None or not answer.token_ids:
                 raise EngineFailure(f"{name}: vLLM returned no tokens for a prompt of {len(prompt_ids)} tokens")
-            token_ids = list(final.outputs[0].token_ids)
-            truncated = final.outputs[0].finish_reason == "length" and token_ids[-1] not in self._ends
+            token_ids = list(answer.token_ids)
+            truncated = answer.finish_reason == "length" and token_ids[-1] not in self._ends
             return Generation(Tokens(prompt_ids, token_ids, None, None, name), truncated)
 
         return generate
 
-    def fits(self, model: Path, adapters: Sequence[Path]) -> bool:
-        """Whether the engine can load that model: the same architecture, and no adapters on either side."""
-        if self._broken or self.adapters or adapters:
-            return False
-        return not unfit(model, self._started_with)
+    def fits(self, other: Served) -> bool:
+        """Whether the engine can serve that: a model of the same architecture, and no adapters on either side."""
+        return not (self._adapters or other.adapters or unfit(other.model, self._started_with))
 
-    async def become(self, model: Path, texts: Path | None = None) -> None:
+    async def become(self, other: Served) -> None:
         """Load the weights of another model that ``fits``; no response may be under way meanwhile.
 
         vLLM keeps its tokenizer, which it does not use: prompts and responses are tokens.
@@ -139,38 +130,29 @@ class VLLMEngine:
         Raises:
             EngineFailure: vLLM cannot load them; the engine cannot be used any more.
         """
-        self._broken = True
         try:
             await self._engine.collective_rpc(
-                "reload_weights", timeout=RELOAD_LIMIT, kwargs={"weights_path": str(model)}
+                "reload_weights", timeout=RELOAD_LIMIT, kwargs={"weights_path": str(other.model)}
             )
             dropped = await self._engine.reset_prefix_cache(reset_connector=True)
         except Exception as error:
-            raise EngineFailure(f"{model}: vLLM cannot load its weights: {error}") from error
+            raise EngineFailure(f"{other.model}: vLLM cannot load its weights: {error}") from error
         if not dropped:
-            raise EngineFailure(f"{model}: vLLM still has its prefix cache of the earlier weights")
-        self._broken, self.model = False, model
-        self._ends = end_tokens(texts or model)
+            raise EngineFailure(f"{other.model}: vLLM still has its prefix cache of the earlier weights")
+        self.model, self._ends = other.model, end_tokens(other.texts or other.model)
 
     def close(self) -> None:
         """End its processes."""
         self._engine.shutdown()
 
 
-def arguments(
-    model: Path,
-    adapters: tuple[Path, ...],
-    max_model_len: int,
-    settings: EngineSettings,
-    engines: int = 1,
-    texts: Path | None = None,
-) -> dict[str, Any]:
+def arguments(served: Served, max_model_len: int, settings: EngineSettings, engines: int = 1) -> dict[str, Any]:
     """vLLM's settings for an engine."""
     chosen: dict[str, Any] = {
-        "model": str(model),
-        "tokenizer": str(texts or model),
+        "model": str(served.model),
+        "tokenizer": str(served.texts or served.model),
         "max_model_len": max_model_len,
-        "dtype": computed_in(model, settings.dtype),
+        "dtype": computed_in(served.model, settings.dtype),
         "tensor_parallel_size": settings.tensor_parallel_size,
         "gpu_memory_utilization": settings.gpu_memory_utilization / engines,
         "max_num_seqs": settings.max_num_seqs,
@@ -179,12 +161,13 @@ def arguments(
         "enable_log_requests": False,
         "disable_log_stats": True,
     }
-    if adapters:
-        rank = max(map(lora_rank, adapters))
+    if served.adapters:
+        configs = [read_json(adapter / "adapter_config.json") for adapter in served.adapters]
+        rank = max(rank for config in configs for rank in (config["r"], *(config.get("rank_pattern") or {}).values()))
         chosen |= {
             "enable_lora": True,
-            "max_loras": min(len(adapters), 8),
-            "max_cpu_loras": len(adapters),
+            "max_loras": min(len(served.adapters), 8),
+            "max_cpu_loras": len(served.adapters),
             "max_lora_rank": next((known for known in _RANKS if known >= rank), rank),
         }
     chosen |= settings.vllm
@@ -195,14 +178,10 @@ def arguments(
     return chosen
 
 
-def lora_rank(adapter: Path) -> int:
-    """The rank of a PEFT adapter: the largest, where modules have ranks of their own."""
-    config = read_json(adapter / "adapter_config.json")
-    return int(max([config["r"], *(config.get("rank_pattern") or {}).values()]))
+# -- which engines run, and when ---------------------------------------------------------------------------------------
 
-
-#: ``start(model, adapters, engines, texts)`` starts an engine, one of so many that run at a time.
-Start = Callable[[Path, tuple[Path, ...], int, Path | None], VLLMEngine]
+#: ``start(served, engines)`` starts an engine, one of so many that run at a time.
+Start = Callable[[Served, int], VLLMEngine]
 
 
 def models_of(policies: Iterable[Policy]) -> Models:
@@ -210,35 +189,19 @@ def models_of(policies: Iterable[Policy]) -> Models:
     return frozenset(policy.model for policy in policies if policy.model is not None)
 
 
-def at_once(work: Iterable[Models]) -> int:
-    """The largest number of models that a piece of work needs; at least 1."""
-    return max((len(models) for models in work), default=1) or 1
-
-
-def in_order(work: Mapping[Models, Work]) -> list[tuple[Models, Work]]:
-    """Order pieces of work, by the models that they need, so that few models must be loaded.
-
-    The next piece is always the one that needs the fewest models that are not loaded. Of equals it is the one that uses
-    the most of those that are, then the one that comes first.
-    """
-    left, ordered = dict(work), []
-    loaded: Models = frozenset()
-    room = at_once(work)
-    while left:
-        chosen = min(left, key=lambda models: (len(models - loaded), -len(models & loaded)))
-        ordered.append((chosen, left.pop(chosen)))
-        # What is not needed stays loaded where there is room, as in ``Engines.load``.
-        loaded = chosen if len(chosen | loaded) > room else chosen | loaded
-    return ordered
-
-
 class Engines:
-    """The engines that are running, at most ``room`` at a time. ``policies``, all who may play, say which adapters each
-    model has.
+    """The engines that are running, at a time as many as one piece of work needs models.
+
+    Args:
+        policies: all who may play: they say which adapters each model has.
+        work: the models of each piece of work.
     """
 
-    def __init__(self, start: Start, policies: Iterable[Policy], room: int, show: Callable[[str], None]) -> None:
-        self._start, self._policies, self._room, self._show = start, list(policies), room, show
+    def __init__(
+        self, start: Start, policies: Iterable[Policy], work: Iterable[Models], show: Callable[[str], None]
+    ) -> None:
+        self._start, self._policies, self._show = start, list(policies), show
+        self._room = max([1, *map(len, work)])
         self._running: list[VLLMEngine] = []
 
     async def load(self, models: Models) -> None:
@@ -248,20 +211,21 @@ class Engines:
             EngineFailure: one does not start, or cannot be loaded.
         """
         for model in sorted(models - {engine.model for engine in self._running}):
-            served = [policy for policy in self._policies if policy.model == model]
-            adapters = tuple(dict.fromkeys(policy.adapter for policy in served if policy.adapter is not None))
-            texts = next((policy.texts for policy in served if policy.texts is not None), None)
+            of_it = [policy for policy in self._policies if policy.model == model]
+            adapters = dict.fromkeys(policy.adapter for policy in of_it if policy.adapter is not None)
+            texts = next((policy.texts for policy in of_it if policy.texts is not None), None)
+            served = Served(model, tuple(adapters), texts)
             if len(self._running) >= self._room:
                 free = [engine for engine in self._running if engine.model not in models]
-                fitting = next((engine for engine in free if engine.fits(model, adapters)), None)
+                fitting = next((engine for engine in free if engine.fits(served)), None)
                 if fitting is not None:
                     self._show(f"loading {model}")
-                    await fitting.become(model, texts)
+                    await fitting.become(served)
                     continue
                 self._running.remove(free[0])
                 free[0].close()
             self._show(f"starting vLLM with {model}")
-            self._running.append(self._start(model, adapters, self._room, texts))
+            self._running.append(self._start(served, self._room))
 
     def generate_as(self, policy: Policy) -> Generate:
         """A policy's engine; its model must be loaded."""

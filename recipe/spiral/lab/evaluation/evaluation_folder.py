@@ -10,12 +10,12 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...players.records import GameRecord
-from ...storage.disk import read_json, write_whole
+from ...storage.disk import naming, read_json, write_whole
 from ...storage.record_writer import line_of
 from ..record_folder import parse
 
@@ -33,19 +33,14 @@ class Lines:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._out = file.open("ab", buffering=0)
-        self._end = _whole(file)
-        self._out.truncate(self._end)
+        self._out.truncate(sum(map(len, self)))  # without what a kill has cut off
 
     def append(self, line: bytes) -> None:
         """Append a line, with its end; once this returns, a kill of the process cannot take it away. Raises OSError:
-        there is no room, and the file is as it was before."""
-        try:
+        there is no room."""
+        with naming(self.file):
             if (self._out.write(line) or 0) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.file))
-        except OSError:
-            self._out.truncate(self._end)
-            raise
-        self._end += len(line)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def __iter__(self) -> Iterator[bytes]:
         return lines_of(self.file)
@@ -58,19 +53,6 @@ def lines_of(file: Path) -> Iterator[bytes]:
     """The whole lines of a file, also while it is written."""
     with file.open("rb") as lines:
         yield from (line for line in lines if line.endswith(b"\n"))
-
-
-def _whole(file: Path) -> int:
-    """Where the last whole line ends."""
-    with file.open("rb") as lines:
-        end = lines.seek(0, os.SEEK_END)
-        while end:
-            start = max(0, end - 2**20)
-            lines.seek(start)
-            if (place := lines.read(end - start).rfind(b"\n")) >= 0:
-                return start + place + 1
-            end = start
-    return 0
 
 
 def read_games(folder: str | Path) -> Iterator[GameRecord]:
@@ -106,23 +88,23 @@ class Manifest:
     policies: Mapping[str, Any]
     settings: Mapping[str, Any]
 
-    def merged_with(self, earlier: Manifest, folder: Path) -> Manifest:
-        """The manifest of the folder's evaluation that is continued: it has the policies of both.
+    def after(self, earlier: Manifest, folder: Path) -> Manifest:
+        """The manifest of the folder's evaluation that is continued: it has the policies of both, and each setting that
+        one of them has used.
 
         Raises:
             OtherEvaluation: something that both name is not the same.
         """
-        before, merged = earlier._filled(self), self._filled(earlier)
+        policies = {**earlier.policies, **self.policies}
+        settings = {name: earlier.settings.get(name) if now is None else now for name, now in self.settings.items()}
+        merged = Manifest(self.seed, self.randomness, policies, settings)
+        used = {name: value for name, value in earlier.settings.items() if value is not None}
+        before = Manifest(earlier.seed, earlier.randomness, {**policies, **earlier.policies}, {**settings, **used})
         if changes := "; ".join(_differences(vars(before), vars(merged))):
             raise OtherEvaluation(
                 f"{folder} holds an evaluation with other settings: use the same settings, or another folder: {changes}"
             )
         return merged
-
-    def _filled(self, other: Manifest) -> Manifest:
-        """With the other's further policies, and its value of each setting that nothing has used here."""
-        settings = {name: other.settings.get(name) if own is None else own for name, own in self.settings.items()}
-        return replace(self, policies={**other.policies, **self.policies}, settings=settings)
 
 
 def _differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
@@ -143,33 +125,22 @@ class EvaluationFolder:
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder
-        self._lines = [Lines(folder / name) for name in (GAMES, TABLES, ANSWERS)]
-        self.games, self.tables, self.answers = self._lines
-        try:
-            self.manifest = self._agree(Manifest(**json.loads(json.dumps(vars(manifest)))))  # tuples are lists
-        except BaseException:
-            self.close()
-            raise
-
-    def _agree(self, manifest: Manifest) -> Manifest:
-        file = self.path / MANIFEST
+        file = folder / MANIFEST
+        self.manifest = Manifest(**json.loads(json.dumps(vars(manifest))))  # tuples are lists
+        held = [folder / name for name in (GAMES, TABLES, ANSWERS)]
         # one that was refused before it had anything does not keep the folder
-        if file.is_file() and any(lines.file.stat().st_size for lines in self._lines):
-            manifest = manifest.merged_with(Manifest(**read_json(file)), self.path)
-        write_whole(file, json.dumps(vars(manifest), indent=1) + "\n")
-        return manifest
+        if file.is_file() and any(lines.is_file() and lines.stat().st_size for lines in held):
+            self.manifest = self.manifest.after(Manifest(**read_json(file)), folder)
+        write_whole(file, json.dumps(vars(self.manifest), indent=1) + "\n")
+        self.games, self.tables, self.answers = map(Lines, held)
 
     def add(self, record: GameRecord) -> None:
         """Store a game; errors as of ``Lines.append``."""
         self.games.append(line_of(record))
 
-    def close(self) -> None:
-        for lines in self._lines:
-            lines.close()
-
     def __enter__(self) -> EvaluationFolder:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        for lines in (self.games, self.tables, self.answers):
+            lines.close()

@@ -1,13 +1,22 @@
-"""Somebody who plays in an evaluation, and how those with weights are asked."""
+"""Somebody who plays in an evaluation, and how those with weights are asked: as their entry says, otherwise as the
+evaluation, otherwise as the run that trained them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..opponents.more_kinds import check
+from omegaconf import DictConfig, OmegaConf
+
+from ...games import id_of
+from ...processes.composing import RECIPE  # and the resolvers of its config
+from ...storage.checkpoints import config_file
+from ...storage.run_config import load_config, setting
+from ..models import MADE_FOR
+from ..opponents import check
 
 #: Tokens of the longest prompt and response in SPIRAL.
 LENGTHS = (2048, 4096)
@@ -57,7 +66,6 @@ class Policy:
         model: the folder of the model that an engine must serve; None for those without weights.
         adapter: the folder of the LoRA adapter on that model; None: there is none.
         asked: how it is asked; what nobody says is "chat", "state" and ``LENGTHS``.
-        games: the ids of the games that it plays; None: all that it can.
         settings: a fixed player's.
         texts: the folder of its tokenizer and end tokens, where they are with neither its model nor its adapter.
         run: the run whose snapshot it is; None: it is no snapshot.
@@ -69,7 +77,6 @@ class Policy:
     model: Path | None = None
     adapter: Path | None = None
     asked: Asked = field(default_factory=Asked)
-    games: tuple[str, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     texts: Path | None = None
     run: str | None = None
@@ -84,12 +91,11 @@ class Policy:
 
     @property
     def tokenizer(self) -> Path:
+        """The folder that its tokenizer is in."""
         assert self.model is not None
-        if self.texts is not None:
-            return self.texts
         if self.adapter is not None and (self.adapter / "tokenizer_config.json").is_file():
-            return self.adapter
-        return self.model
+            return self.texts or self.adapter
+        return self.texts or self.model
 
     def prompt(self, game: str) -> tuple[str, str]:
         """The template and the style of its prompts in a game."""
@@ -98,11 +104,65 @@ class Policy:
 
     def unable(self, game: str) -> str | None:
         """Why it does not play a game; None: it does."""
-        if self.games is not None and game not in self.games:
-            return f"{self.name} is not to play {game}"
-        if self.model is None:
-            try:
+        try:
+            if self.model is None:
                 check(self.kind, self.settings, [game])
-            except ValueError as error:
-                return str(error)
+        except ValueError as error:
+            return str(error)
         return None
+
+
+# -- what a run says ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Run:
+    """What an evaluation takes from a run's config, where there is one: its folder's name, how it asks its policy, and
+    the model that its training started from."""
+
+    name: str
+    asked: Asked = field(default_factory=Asked)
+    model: str | None = None
+
+
+def run_of(path: Path) -> Run:
+    """The run that a folder is, or that it is a part of (its ``checkpoints``, its ``pool``, one of the snapshots)."""
+    return next((_run(folder.name, config) for folder, config in configs_of(path)), Run(path.name))
+
+
+def run_of_embedded(model: str) -> Run:
+    """What runs that start from an embedded model have, unless they set it otherwise: its config group's."""
+    group = "tiny" if model in MADE_FOR else model
+    config = OmegaConf.load(RECIPE / "config" / "model" / f"{group}.yaml")
+    assert isinstance(config, DictConfig)
+    return _run(model, config)
+
+
+def configs_of(path: Path) -> Iterator[tuple[Path, DictConfig]]:
+    """The readable configs of runs that a folder can be a part of, nearest first, each with its run's folder."""
+    for folder in (path, *path.parents[:2]):
+        with suppress(OSError, ValueError):
+            yield folder, load_config(config_file(folder))
+
+
+def _run(name: str, config: DictConfig) -> Run:
+    prompt, response = (setting(config, f"data.max_{part}_length") for part in ("prompt", "response"))
+    asked = Asked(
+        setting(config, "prompt.template"),
+        setting(config, "prompt.style"),
+        _by_game(setting(config, "games")),
+        setting(config, "data.apply_chat_template_kwargs") or {},
+        (prompt, response) if prompt and response else None,
+    )
+    return Run(name, asked, setting(config, "actor_rollout_ref.model.path"))
+
+
+def _by_game(games: Any) -> dict[str, dict[str, str]]:
+    """What the entries of a run's ``games`` say of prompts, by the games' ids; unknown games are left out."""
+    prompts = {}
+    for entry in games if isinstance(games, list) else ():
+        said = {key: entry[key] for key in ("template", "style") if isinstance(entry, dict) and entry.get(key)}
+        if said:
+            with suppress(ValueError):
+                prompts[id_of(str(entry.get("id")))] = said
+    return prompts

@@ -22,8 +22,8 @@ from ...match import Rules
 from ...players.prompts import general_template, get_template
 from ...processes.as_written import refuse_environment
 from ...storage.checkpoints import config_file
-from ..opponents.more_kinds import API
-from .benchmark_catalog import get_benchmark
+from ..opponents import API
+from .benchmark_questions import get_benchmark
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES
 
 #: As ``defaults`` in the YAML calls it.
@@ -31,20 +31,10 @@ SCHEMA = "evaluation_schema"
 #: A number that is above 0.
 _POSITIVE = 1e-9
 
-
-class Randomness(StrEnum):
-    shared = "shared"
-    own = "own"
-
-
-class MatchUps(StrEnum):
-    cross = "cross"
-    round_robin = "round_robin"
-
-
-class ReadBy(StrEnum):
-    scores = "scores"
-    samples = "samples"
+# Words of which one is chosen.
+Randomness = StrEnum("Randomness", "shared own")
+MatchUps = StrEnum("MatchUps", "cross round_robin")
+ReadBy = StrEnum("ReadBy", "scores samples")
 
 
 @dataclass
@@ -69,8 +59,6 @@ class Sampling:
 
 @dataclass
 class ExactMetric:
-    """A metric that is computed from a policy's table of probabilities, which "scores" or "samples" give."""
-
     games: list[str]
     by: ReadBy
     samples: int = within(1)
@@ -78,8 +66,6 @@ class ExactMetric:
 
 @dataclass
 class Benchmarks:
-    """The reasoning benchmarks that are asked; see docs/evaluation.md."""
-
     names: list[str]
     path: Path | None
     template: str | None
@@ -149,12 +135,12 @@ class Settings:
         if config_file(self.eval_dir).is_file():
             raise ValueError(f"eval_dir={self.eval_dir}: is a run's folder; give another, such as {self.eval_dir}-eval")
         self.games = [resolve(game) for game in self.games]
-        for name, known in (("exploitability", EXPLOITABILITY_GAMES), ("optimality", OPTIMALITY_GAMES)):
-            metric: ExactMetric = getattr(self, name)
+        known = {"exploitability": EXPLOITABILITY_GAMES, "optimality": OPTIMALITY_GAMES}
+        cut = self.sampling.top_p != 1 or self.sampling.top_k > 0 or not self.sampling.temperature > 0
+        for name, metric in self.exact_metrics.items():
             metric.games = [resolve(game) for game in metric.games]
-            if unknown := sorted({*metric.games} - {*known}):
-                raise ValueError(f"{name}.games: {', '.join(unknown)}: must be of {', '.join(known)}")
-            cut = self.sampling.top_p != 1 or self.sampling.top_k > 0 or not self.sampling.temperature > 0
+            if unknown := sorted({*metric.games} - {*known[name]}):
+                raise ValueError(f"{name}.games: {', '.join(unknown)}: must be of {', '.join(known[name])}")
             if cut and metric.games and metric.by is ReadBy.scores:
                 raise ValueError(
                     f"{name}.by=scores: log-probabilities are those of the whole distribution: set "
@@ -164,8 +150,6 @@ class Settings:
         for template, check in ((self.prompt.template, get_template), (self.benchmarks.template, general_template)):
             if template is not None:
                 check(template)
-        if not (self.answers_games or self.benchmarks.names):
-            raise ValueError("games, exploitability.games, optimality.games, benchmarks.names: name one at least")
         _ = self.match_rules
 
     @property
@@ -174,24 +158,21 @@ class Settings:
         return Rules.from_config(OmegaConf.create(asdict(self.rules)))
 
     @property
+    def exact_metrics(self) -> dict[str, ExactMetric]:
+        """Those that a policy's table of probabilities gives, by their settings."""
+        return {"exploitability": self.exploitability, "optimality": self.optimality}
+
+    @property
     def cache(self) -> Path:
         """Where checkpoints are exported to."""
         return self.cache_dir or self.eval_dir.with_name(f"{self.eval_dir.name}-weights")
 
-    @property
-    def answers_games(self) -> bool:
-        """Whether anybody plays, or is measured at a game."""
-        return bool((self.games and self.match_ups) or self.exploitability.games or self.optimality.games)
-
     def with_lengths(self, known: Iterable[tuple[int, int]]) -> Settings:
         """With the longest of the policies' lengths, in tokens, where the config leaves a length to them."""
-        prompt, response = [max(lengths, default=1) for lengths in zip(*known, strict=True)] or [1, 1]
-        data = replace(
-            self.data,
-            max_prompt_length=self.data.max_prompt_length or prompt,
-            max_response_length=self.data.max_response_length or response,
-        )
-        return replace(self, data=data)
+        prompts, responses = list(zip(*known, strict=True)) or [(1,), (1,)]
+        prompt, response = self.data.max_prompt_length, self.data.max_response_length
+        lengths = {"max_prompt_length": prompt or max(prompts), "max_response_length": response or max(responses)}
+        return replace(self, data=replace(self.data, **lengths))
 
     # In tokens, once ``with_lengths`` has set them:
 
@@ -205,10 +186,8 @@ class Settings:
 
     @property
     def max_model_len(self) -> int:
-        longest = self.max_prompt_length + self.max_response_length
-        if self.benchmarks.names:
-            longest = max(longest, self.benchmarks.max_prompt_length + self.benchmarks.max_response_length)
-        return longest
+        longest, asked = self.max_prompt_length + self.max_response_length, self.benchmarks
+        return max(longest, asked.max_prompt_length + asked.max_response_length) if asked.names else longest
 
     def decisive(self) -> dict[str, Any]:
         """What decides how games go, besides policies and seed.
@@ -216,10 +195,11 @@ class Settings:
         Not the longest prompt: the prompts of the games that were played did fit. Nor the longest response where nobody
         plays or is measured: benchmarks have one of their own.
         """
+        answers = (self.games and self.match_ups) or self.exploitability.games or self.optimality.games
         return {
             "rules": asdict(self.match_rules),
             "sampling": asdict(self.sampling),
-            "max_response_length": self.max_response_length if self.answers_games else None,
+            "max_response_length": self.max_response_length if answers else None,
             "apply_chat_template_kwargs": self.data.apply_chat_template_kwargs,
             "dtype": self.engine.dtype,
         }

@@ -1,4 +1,4 @@
-"""The statistics of an evaluation's games, by match-up and role: rates with intervals, means with errors, counts.
+"""The statistics of an evaluation's games, by match-up and role, as rows of ``results.json``.
 
 Rates are per game. Games are independent of each other, so rates have intervals. Figures per turn have none, because
 the turns of a game are alike. Void games are counted, but are in no rate.
@@ -12,92 +12,31 @@ from dataclasses import dataclass, field
 
 from ...players.records import GameRecord
 from ...training.metrics import wilson
-from .davidson import Outcomes
-from .matchups import GameId
+from .matches import GameId
+from .ratings import Outcomes, Row
 
+#: By the rewards; by who ended the game with an illegal turn; by what else ended it.
 _RATES = ("win", "draw", "loss", "invalid", "opponent_invalid", "turn_cap", "prompt_too_long")
 
 
-@dataclass
-class Rate:
-    """A share of games: ``count`` of ``of``, from 0 to 1, and Wilson's 95% interval; None if there are no games."""
-
-    count: int
-    of: int
-    value: float | None = field(init=False, default=None)
-    low: float | None = field(init=False, default=None)
-    high: float | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        if self.of:
-            self.value, (self.low, self.high) = self.count / self.of, wilson(self.count, self.of)
+def rate(count: int, of: int) -> Row:
+    """A share of games, and Wilson's 95% interval."""
+    low, high = wilson(count, of) if of else (None, None)
+    return {"count": count, "of": of, "value": count / of if of else None, "low": low, "high": high}
 
 
-@dataclass(frozen=True)
-class Mean:
-    """A mean over ``of`` games. ``error`` is its standard error, None for fewer than two games."""
-
-    value: float | None
-    error: float | None
-    of: int
-
-    @classmethod
-    def over(cls, values: Counter[float]) -> Mean:
-        """The mean of values, given how often each occurred. It does not depend on their order."""
-        of = sum(values.values())
-        if not of:
-            return cls(None, None, 0)
-        mean = math.fsum(value * count for value, count in values.items()) / of
-        squares = math.fsum((value - mean) ** 2 * count for value, count in values.items())
-        return cls(mean, math.sqrt(squares / (of - 1) / of) if of > 1 else None, of)
+def mean(values: Counter[float]) -> Row:
+    """The mean of values, given how often each occurred, and its standard error. It does not depend on their order."""
+    of = sum(values.values())
+    if not of:
+        return {"value": None, "error": None, "of": 0}
+    value = math.fsum(value * count for value, count in values.items()) / of
+    squares = math.fsum((each - value) ** 2 * count for each, count in values.items())
+    return {"value": value, "error": math.sqrt(squares / (of - 1) / of) if of > 1 else None, "of": of}
 
 
-@dataclass
-class PerTurn:
-    """A total over ``turns`` turns."""
-
-    value: float | None = field(init=False)
-    total: int
-    turns: int
-
-    def __post_init__(self) -> None:
-        self.value = self.total / self.turns if self.turns else None
-
-
-@dataclass(frozen=True)
-class Result:
-    """A policy's results against an opponent in a game.
-
-    Attributes:
-        role: the policy's role, 0 or 1; None: both roles together.
-        games: the number of games that count.
-        void: the number of games that do not count, because a player or the game failed.
-        win, draw, loss: by the rewards. They add up to the games.
-        invalid, opponent_invalid: games that the policy or its opponent ended with an illegal turn, and lost.
-        turn_cap: games that the turn cap ended; they are draws.
-        prompt_too_long: games that ended because a model's prompt was longer than allowed; both players lost them.
-        reward, turns: the policy's, in a game.
-        response_tokens: of the policy's responses, over its turns that have tokens (a model's).
-        truncated: the policy's responses that the length limit ended.
-    """
-
-    policy: str
-    opponent: str
-    game: str
-    role: int | None
-    games: int
-    void: int
-    win: Rate
-    draw: Rate
-    loss: Rate
-    invalid: Rate
-    opponent_invalid: Rate
-    turn_cap: Rate
-    prompt_too_long: Rate
-    reward: Mean
-    turns: Mean
-    response_tokens: PerTurn
-    truncated: PerTurn
+def per_turn(total: int, turns: int) -> Row:
+    return {"value": total / turns if turns else None, "total": total, "turns": turns}
 
 
 @dataclass
@@ -109,46 +48,40 @@ class _Tally:
     turns: Counter[float] = field(default_factory=Counter)
 
     def add(self, record: GameRecord, seat: int) -> None:
-        counts, own = self.counts, 0
+        counts, own = self.counts, record.turns_of(seat)
         if record.discarded is not None:
             counts["void"] += 1
             return
-        counts["games"] += 1
-        counts[record.result(seat)] += 1
+        counts.update(("games", record.result(seat), record.termination))
         counts["even"] += record.rewards[0] == record.rewards[1]
-        counts[record.termination] += 1
         for turn in record.turns:
-            mine = turn.player == seat
             if turn.verdict != "legal":  # which ends the game
-                counts["invalid" if mine else "opponent_invalid"] += 1
-            if mine:
-                own += 1
-                counts["truncated"] += turn.truncated
-                if turn.tokens is not None:
-                    counts["tokens"] += len(turn.tokens.response_ids)
-                    counts["turns_with_tokens"] += 1
-        counts["turns"] += own
+                counts["invalid" if turn.player == seat else "opponent_invalid"] += 1
+        for turn in own:
+            counts["truncated"] += turn.truncated
+            if turn.tokens is not None:
+                counts["tokens"] += len(turn.tokens.response_ids)
+                counts["turns_with_tokens"] += 1
+        counts["turns"] += len(own)
         self.rewards[record.rewards[seat]] += 1
-        self.turns[own] += 1
+        self.turns[len(own)] += 1
 
     def __add__(self, other: _Tally) -> _Tally:
         return _Tally(self.counts + other.counts, self.rewards + other.rewards, self.turns + other.turns)
 
-    def result(self, policy: str, opponent: str, game: str, role: int | None) -> Result:
+    def row(self, policy: str, opponent: str, game: str, role: int | None) -> Row:
         counts, games = self.counts, self.counts["games"]
-        return Result(
-            policy,
-            opponent,
-            game,
-            role,
-            games,
-            counts["void"],
-            **{name: Rate(counts[name], games) for name in _RATES},
-            reward=Mean.over(self.rewards),
-            turns=Mean.over(self.turns),
-            response_tokens=PerTurn(counts["tokens"], counts["turns_with_tokens"]),
-            truncated=PerTurn(counts["truncated"], counts["turns"]),
-        )
+        of_whom = {"policy": policy, "opponent": opponent, "game": game, "role": role}
+        return {
+            **of_whom,
+            "games": games,
+            "void": counts["void"],
+            **{name: rate(counts[name], games) for name in _RATES},
+            "reward": mean(self.rewards),
+            "turns": mean(self.turns),
+            "response_tokens": per_turn(counts["tokens"], counts["turns_with_tokens"]),
+            "truncated": per_turn(counts["truncated"], counts["turns"]),
+        }
 
 
 class Tabulation:
@@ -161,10 +94,10 @@ class Tabulation:
         tallies = self._tallies.setdefault(game[:3], (_Tally(), _Tally()))
         tallies[game.role].add(record, game.role)
 
-    def results(self) -> list[Result]:
+    def results(self) -> list[Row]:
         """For each match-up, sorted: role 0, role 1, and both together, where each game has the same weight."""
         return [
-            tally.result(*cell, role)
+            tally.row(*cell, role)
             for cell, (first, second) in sorted(self._tallies.items())
             for role, tally in ((0, first), (1, second), (None, first + second))
         ]
@@ -173,13 +106,10 @@ class Tabulation:
         """How games ended for player 0, by both players' names and the game. One that both lost is a draw here."""
         found: dict[tuple[str, str, str], tuple[int, int, int]] = {}
         for (policy, opponent, game), tallies in self._tallies.items():
-            for names, tally, turned in (
-                ((policy, opponent), tallies[0], False),
-                ((opponent, policy), tallies[1], True),
-            ):
-                even, won, games = (tally.counts[name] for name in ("even", "win", "games"))
-                ended = (games - even - won, even, won) if turned else (won, even, games - even - won)
+            for role, names in enumerate(((policy, opponent), (opponent, policy))):
+                even, won, games = (tallies[role].counts[name] for name in ("even", "win", "games"))
+                wins, losses = (won, games - even - won) if role == 0 else (games - even - won, won)
                 before = found.get((*names, game), (0, 0, 0))
                 if games:
-                    found[*names, game] = (before[0] + ended[0], before[1] + ended[1], before[2] + ended[2])
+                    found[*names, game] = (before[0] + wins, before[1] + even, before[2] + losses)
         return found

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         if options.model == "smollm2":
-            print(smollm2.ensure())
+            print(smollm2())
         else:
             from .tiny import Spec, make_tiny
 

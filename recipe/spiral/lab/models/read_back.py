@@ -5,7 +5,7 @@ self-play has nothing to start from. So the warm start asks about the same obser
 4? The questions are about the observation alone, never about what would be a good move.
 
 A tiny model then names the owner of every square, and still does not notice two marks in a row; self-play hardly
-teaches it to. So it can also be asked which square would make three in a row (``line_questions``).
+teaches it to. So it can also be asked which square would make three in a row (``_lines``).
 """
 
 from __future__ import annotations
@@ -14,18 +14,15 @@ import hashlib
 import random
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import singledispatch
+from typing import NamedTuple
 
 from ...games import Game, make
 from ...games.kuhn_poker import BET, KuhnPoker
-from ...games.simple_negotiation import SimpleNegotiation
 from ...games.tictactoe import LINES, MARKS, TicTacToe
 from ...players.seeds import derive_seed
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """A question about an observation and its right answer; ``kind`` names it in measurements."""
 
     kind: str
@@ -37,8 +34,7 @@ class Question:
         return f"{observation}\nBefore that, a question: {self.text}"
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(NamedTuple):
     """A position as the player sees it that is to move, and what is true of it.
 
     Attributes:
@@ -52,22 +48,25 @@ class Position:
     questions: tuple[Question, ...]
 
 
-class NoQuestions(ValueError):
-    """There are no questions about a game, so that no tiny model can be made for it."""
+def questions(game: Game, player: int, lines: bool = False) -> tuple[Question, ...]:
+    """Every question about what ``player`` sees in a game that is not over.
 
+    Args:
+        lines: ask about TicTacToe's lines as well.
 
-@singledispatch
-def questions(game: Game, player: int) -> list[Question]:
-    """Every question about what ``player`` sees in a game that is not over. Raises NoQuestions: there are none for that
-    game."""
-    known = ", ".join(kind.__name__ for kind in questions.registry if kind not in (object, Game))
-    raise NoQuestions(
-        f"there are no read-back questions for {type(game).__name__}, only for {known}; to teach a tiny model another "
-        f"game, write some in {__name__}"
+    Raises:
+        ValueError: there are no questions about that game, so that no tiny model can be made for it.
+    """
+    if isinstance(game, TicTacToe):
+        return (*_tictactoe(game, player), *(_lines(game, player) if lines else ()))
+    if isinstance(game, KuhnPoker):
+        return tuple(_kuhn(game, player))
+    raise ValueError(
+        f"there are no questions about {type(game).__name__}, only about TicTacToe and KuhnPoker; to teach a tiny "
+        f"model another game, write some in {__name__}"
     )
 
 
-@questions.register
 def _tictactoe(game: TicTacToe, player: int) -> list[Question]:
     owners = {None: "free", player: "yours", 1 - player: "theirs"}
     asked = [Question("mark", "What is your mark?", f"[{MARKS[player]}]")]
@@ -78,7 +77,25 @@ def _tictactoe(game: TicTacToe, player: int) -> list[Question]:
     return asked
 
 
-@questions.register
+def _lines(game: TicTacToe, player: int) -> list[Question]:
+    """Which square would make three in a row, for either player. Not asked where there are several such squares.
+
+    An answer is a square, as a move is. Questions with the answers yes and no, about a given square, do not help to
+    find such a square (docs/results.md).
+    """
+    asked = []
+    for who, owner in (("you", player), ("your opponent", 1 - player)):
+        winning = [
+            square
+            for square, taken in enumerate(game.board)
+            if taken is None and any({square} == {s for s in line if game.board[s] != owner} for line in LINES)
+        ]
+        if len(winning) < 2:
+            kind, answer = ("line", f"[{winning[0]}]") if winning else ("no line", "[none]")
+            asked.append(Question(kind, f"Which square would make three in a row for {who}?", answer))
+    return asked
+
+
 def _kuhn(game: KuhnPoker, player: int) -> list[Question]:
     last = game.history[-1] if game.history else "[none]"
     asked = [
@@ -94,64 +111,8 @@ def _kuhn(game: KuhnPoker, player: int) -> list[Question]:
     return asked
 
 
-@questions.register
-def _negotiation(game: SimpleNegotiation, player: int) -> list[Question]:
-    asked = [
-        Question("worth", f"What is one {name} worth to you?", f"[{value}]")
-        for name, value in game.values[player].items()
-    ]
-    asked += [
-        Question("goods", f"How many {name} do you have?", f"[{count}]") for name, count in game.goods[player].items()
-    ]
-    offer = game.offer if player == game.current_player else None
-    for kind, goods in zip(("get", "give"), offer or ({}, {}), strict=True):
-        said = ", ".join(f"{count} {name}" for name, count in goods.items())
-        asked.append(Question(kind, f"What would you {kind}?", f"[{said or 'none'}]"))
-    return asked
-
-
-def line_questions(game: Game, player: int) -> list[Question]:
-    """Which square would make three in a row, for either player. Not asked where there are several such squares.
-
-    An answer is a square, as a move is. Questions with the answers yes and no, about a given square, do not help to
-    find such a square (docs/results.md). There are none for games that have no lines.
-    """
-    if not isinstance(game, TicTacToe):
-        return []
-    asked = []
-    for who, owner in (("you", player), ("your opponent", 1 - player)):
-        free = [square for square, taken in enumerate(game.board) if taken is None]
-        winning = [square for square in free if _makes_line(game, square, owner)]
-        if len(winning) < 2:
-            kind, answer = ("line", f"[{winning[0]}]") if winning else ("no line", "[none]")
-            asked.append(Question(kind, f"Which square would make three in a row for {who}?", answer))
-    return asked
-
-
-def _makes_line(game: TicTacToe, square: int, player: int) -> bool:
-    return any(
-        all(game.board[other] == player for other in line if other != square) for line in LINES if square in line
-    )
-
-
-def make_up(game: Game, rng: random.Random) -> bool:
-    """Change the game into a random position that looks like one of its own and need not be possible.
-
-    This is for games with so few positions that the answers could be learned by heart. Only questions make sense
-    about such a position. Returns whether it was changed: games with enough positions of their own stay as they are.
-    """
-    if not isinstance(game, KuhnPoker) or game.rounds > 1:
-        return False
-    # any two letters: with J, Q and K alone, each history soon implies a card
-    first, second = rng.sample(string.ascii_uppercase, 2)
-    game.cards = (first, second)
-    game.history = tuple(rng.choice(game.actions) for _ in range(rng.randrange(7)))
-    return True
-
-
 def random_play(game_id: str, games: int, seed: int, lines: bool = False) -> list[Position]:
-    """The different positions of so many games of random legal play, in the order of their first visit. ``lines``: ask
-    about lines as well (``line_questions``)."""
+    """The different positions of so many games of random legal play, in the order of their first visit."""
     visited: dict[str, Position] = {}
     for index in range(games):
         game = make(game_id, derive_seed(seed, "warm start", game_id, index))
@@ -160,26 +121,34 @@ def random_play(game_id: str, games: int, seed: int, lines: bool = False) -> lis
             player = game.current_player
             observation = game.observation(player)
             if observation not in visited:
-                asked = questions(game, player) + (line_questions(game, player) if lines else [])
-                visited[observation] = Position(game_id, observation, game.legal_actions(), tuple(asked))
+                asked = questions(game, player, lines)
+                visited[observation] = Position(game_id, observation, game.legal_actions(), asked)
             game.step(game.random_action(rng))
     return list(visited.values())
 
 
 def made_up(game_id: str, number: int, seed: int, without: Sequence[Position]) -> list[Position]:
-    """Up to so many different made-up positions to ask about, if the game needs any (see ``make_up``), with
-    other observations than those of ``without``."""
+    """Up to so many different positions that look like the game's own and need not be possible, with other observations
+    than those of ``without``. Only questions make sense about them.
+
+    They are for a game with so few positions that the answers could be learned by heart: Kuhn poker of one round. Of
+    another game there are none.
+    """
     rng = random.Random(derive_seed(seed, "made-up positions", game_id))
     excluded = {position.observation for position in without}
     positions: dict[str, Position] = {}
     for _ in range(number):
         game = make(game_id, 0)
-        if not make_up(game, rng):
+        if not isinstance(game, KuhnPoker) or game.rounds > 1:
             return []
+        # any two letters: with J, Q and K alone, each history soon implies a card
+        first, second = rng.sample(string.ascii_uppercase, 2)
+        game.cards = (first, second)
+        game.history = tuple(rng.choice(game.actions) for _ in range(rng.randrange(7)))
         player = game.current_player
         observation = game.observation(player)
         if observation not in excluded:
-            positions[observation] = Position(game_id, observation, (), tuple(questions(game, player)))
+            positions[observation] = Position(game_id, observation, (), questions(game, player))
     return list(positions.values())
 
 

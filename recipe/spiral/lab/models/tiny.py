@@ -1,4 +1,4 @@
-"""A tiny language model for chosen games: a Qwen3 of a million parameters.
+"""A tiny language model for chosen games: a Qwen3 of a million parameters, and its tokenizer.
 
 It is a Hugging Face folder like any other (config, safetensors, fast tokenizer with chat template). It answers in the
 right form, reads its prompt, and plays at random: the start of self-play, not its result. What was measured of it is
@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...games import make, resolve
-from ...players.prompts import boxed, get_template
+from ...players.prompts import Template, boxed, get_template
 from ...players.seeds import derive_seed
 from .read_back import Position, hold_out, made_up, questions, random_play
-from .reader import Reader
-from .tokenizer import prompt_texts
-from .tokenizer import train as train_tokenizer
-from .warm_start import NotGoodEnough, Positions, Schedule, warm_up
+from .warm_start import Positions, Reader, Schedule, warm_up
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -39,6 +36,27 @@ POSITIONS = 1024
 #: most; made-up positions.
 TEXT_GAMES, POSITION_GAMES, HELD_OUT, MADE_UP = 200, 3000, 100, 2000
 
+# What the tokenizer never merges with the text around it. What changes from position to position is always a token of
+# its own: a digit, a capital letter alone (J, Q, K) or with its digit (X4), a word in brackets ([check]), the end of a
+# line. The constant text between them may be merged across words: a whole rule is a token or two, so prompts are short.
+_ATOMS = r"\n|[A-Z](?![a-z])\d?|\d|(?<=\[)[a-z]+(?=\])"
+_PAD, _START, _END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+#: Qwen's form of a conversation.
+_CHAT_TEMPLATE = (
+    "{%- for message in messages %}"
+    f"{{{{- '{_START}' + message.role + '\\n' + message.content + '{_END}\\n' }}}}"
+    "{%- endfor %}"
+    "{%- if add_generation_prompt %}"
+    f"{{{{- '{_START}assistant\\n' }}}}"
+    "{%- endif %}"
+)
+#: The largest vocabulary, and what its size is a multiple of, as engines like it.
+_LARGEST, _MULTIPLE = 4096, 64
+
+
+class NotGoodEnough(RuntimeError):
+    """The model reads or answers too badly after the last round; the message says what."""
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -48,7 +66,7 @@ class Spec:
         games: ids of the games that it is made for.
         seed: decides weights and examples.
         hidden_size: a multiple of 32; there is a head for every 32.
-        lines: whether it is asked about TicTacToe's lines as well (``read_back.line_questions``).
+        lines: whether it is asked about TicTacToe's lines as well.
     """
 
     games: tuple[str, ...]
@@ -64,7 +82,7 @@ class Spec:
         without questions."""
         known = tuple(sorted({resolve(game) for game in games}))
         for game in (make(game_id, 0) for game_id in known):
-            questions(game, game.current_player)  # raises NoQuestions
+            questions(game, game.current_player)
         return cls(known, seed, lines=lines, schedule=Schedule.of(len(known), lines))
 
     def texts(self) -> list[str]:
@@ -105,6 +123,52 @@ def make_tiny(spec: Spec, folder: Path, check: bool = True) -> None:
     tokenizer.save_pretrained(folder)
     figures = {"spec": asdict(spec), "parameters": model.num_parameters(), **figures}
     (folder / "warm_start.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+def train_tokenizer(texts: Iterable[str], max_length: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE, which can write any text, with a chat template. Reserved tokens fill its vocabulary up to a
+    multiple of 64.
+
+    Args:
+        texts: what it will write and read, without special tokens; how often a text occurs makes no difference.
+        max_length: ``model_max_length`` in tokens.
+    """
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_ATOMS), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    core.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=_LARGEST,
+        min_frequency=1,
+        special_tokens=[_PAD, _START, _END],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    core.train_from_iterator(sorted(set(texts)), trainer)
+    core.add_special_tokens([f"<|reserved_{i}|>" for i in range(-core.get_vocab_size() % _MULTIPLE)])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        eos_token=_END,
+        pad_token=_PAD,
+        clean_up_tokenization_spaces=False,
+        model_max_length=max_length,
+        padding_side="left",
+    )
+    tokenizer.chat_template = _CHAT_TEMPLATE
+    return tokenizer
+
+
+def prompt_texts(template: Template, observation: str) -> list[str]:
+    """The parts of a prompt that stand between special tokens."""
+    messages = [f"{message['role']}\n{message['content']}" for message in template.messages(observation)]
+    return [*messages, "assistant\n", "\n"]
 
 
 def new_model(spec: Spec, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:

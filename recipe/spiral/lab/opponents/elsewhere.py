@@ -15,13 +15,8 @@ from ...storage.checkpoints import POOL, config_file, folder_of, read_whole
 
 #: A whole model, a PEFT adapter, or a checkpoint of ours, which is exported first.
 Form = Literal["hf", "adapter", "checkpoint"]
-
 _NUMBER = re.compile(r"\d+$")
 _CHECKPOINT = re.compile(r"global_step_\d+")
-_WANTED = (
-    "a checkpoint (global_step_N), a run with checkpoints, a Hugging Face folder (config.json with *.safetensors), a "
-    "PEFT adapter (adapter_config.json with adapter_model.safetensors), or a folder of such folders"
-)
 
 
 def form_of(folder: Path) -> Form | None:
@@ -51,26 +46,26 @@ def members_of(
     Raises:
         ValueError: there is nothing to take, or something that is taken is not whole.
     """
-    numbers = (("start", start, 0), ("interval", interval, 1), ("size", 1 if size is None else size, 1))
-    for name, value, least in numbers:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"{setting}={path}: {name}={value}: must be a whole number from {least} up")
     path = path.expanduser().absolute()
     if not path.is_dir():
         raise ValueError(f"{setting}={path}: there is no such folder")
     members = _numbered(_candidates(path))
     if not members:
-        raise ValueError(f"{setting}={path}: holds nothing to play against; must be {_WANTED}")
+        raise ValueError(
+            f"{setting}={path}: holds nothing to play against; must be a run, a checkpoint (global_step_N), a model "
+            "(config.json with *.safetensors), a PEFT adapter, or a folder of them"
+        )
     taken: list[tuple[int, Path, Form]] = []
     for step, folder, form in members:
         if step >= start and (not taken or step >= taken[-1][0] + interval) and (size is None or len(taken) < size):
             taken.append((step, folder, form))
     if not taken:
-        raise ValueError(
-            f"{setting}={path}: has nothing of step {start} or later; its last is of step {members[-1][0]}"
-        )
+        raise ValueError(f"{setting}={path}: has none of step {start} or later; its last is of step {members[-1][0]}")
     for _, folder, form in taken:
-        _check_whole(folder, form, setting)
+        if form == "checkpoint":
+            read_whole(folder)
+        else:
+            model_files.check_whole(folder, setting)
     return taken
 
 
@@ -94,10 +89,3 @@ def _numbered(candidates: list[tuple[Path, Form]]) -> list[tuple[int, Path, Form
         numbers = list(map(str, range(len(candidates))))
     numbered = [(int(number or 0), folder, form) for number, (folder, form) in zip(numbers, candidates, strict=True)]
     return sorted(numbered, key=lambda member: (member[0], member[1].name))
-
-
-def _check_whole(folder: Path, form: Form, setting: str) -> None:
-    if form == "checkpoint":
-        read_whole(folder)
-    else:
-        model_files.check_whole(folder, setting)

@@ -6,13 +6,8 @@ refused in the same line, with the same status.
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -31,7 +26,7 @@ from . import memory
 
 #: Config groups in which a command line chooses one file; and settings that say where, and that a run is planned.
 _GROUPS = ("hardware", "model", "task", "loss")
-_OWN = ("dry_run", "run_dir")
+_OWN = {"dry_run", "run_dir"}
 
 
 def dry_run(config: DictConfig) -> int:
@@ -46,7 +41,7 @@ def dry_run(config: DictConfig) -> int:
 
 
 def _lines(config: DictConfig, choices: Mapping[str, str]) -> Iterator[str]:
-    """What is printed; raises ConfigError where the run would be refused."""
+    """What is printed; raises what a start would be refused with."""
     yield f"settings that differ from the defaults of {', '.join(f'{k}={v}' for k, v in choices.items())}"
     yield from (f"  {name}: {value}" for name, value in differences(config, choices))
     if lines := finished(config):
@@ -59,14 +54,17 @@ def _lines(config: DictConfig, choices: Mapping[str, str]) -> Iterator[str]:
 def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[str, Any]]:
     """Each setting whose value is not the default of the chosen groups, by its whole name, without what follows from
     the others."""
-    with _own_hydra(), initialize_config_dir(str(RECIPE / "config"), version_base=None):
+    running = Singleton.get_state()  # Hydra composes one config at a time: the program's own is put aside
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(RECIPE / "config"), version_base=None):
         default = compose("spiral_trainer", overrides=[f"{group}={choice}" for group, choice in choices.items()])
+    Singleton.set_state(running)
     written = _values(default)
     settle(default)
     settled, now = (_values(each) for each in (default, config))
     follows = {name for name, value in settled.items() if name in written and value != written[name]}
     changed = [(name, value) for name, value in now.items() if name not in settled or settled[name] != value]
-    return [(name, value) for name, value in changed if name not in follows | {*_OWN}]
+    return [(name, value) for name, value in changed if name not in follows | _OWN]
 
 
 def _values(config: DictConfig) -> dict[str, Any]:
@@ -80,46 +78,18 @@ def _values(config: DictConfig) -> dict[str, Any]:
     return dict(walk(container, ""))
 
 
-@contextmanager
-def _own_hydra() -> Iterator[None]:
-    """Put the running program's Hydra aside: it composes one config at a time."""
-    state = Singleton.get_state()
-    GlobalHydra.instance().clear()
-    try:
-        yield
-    finally:
-        Singleton.set_state(state)
-
-
-def _reaches_hub() -> bool:
-    hub = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
-    if getproxies():  # they know the way
-        return True
-    try:
-        socket.create_connection((hub.hostname or "", hub.port or 443), timeout=3).close()
-    except OSError:
-        return False
-    return True
-
-
 def _of_model(config: DictConfig) -> Iterator[str]:
     """The memory that the model takes, and what cannot be said of it here."""
     from transformers import AutoConfig
 
     model = config.actor_rollout_ref.model
+    if not is_hub_id(model.path):
+        check_model(config)  # says what is wrong with the folder
     try:
-        # the hub's library asks five times, for half a minute
-        here = not is_hub_id(model.path) or not _reaches_hub()
-        made = AutoConfig.from_pretrained(
-            model.path, trust_remote_code=bool(model.trust_remote_code), local_files_only=here
-        )
+        made = AutoConfig.from_pretrained(model.path, trust_remote_code=bool(model.trust_remote_code))
     except (OSError, ValueError):
-        if not is_hub_id(model.path):
-            check_model(config)  # says what is wrong with the folder
         yield f"memory: not known: the config.json of {model.path} (1 kB) is not here, and the hub cannot be reached"
         return
     yield from memory.table(config, memory.size_of(made))
     if is_hub_id(model.path):
         yield f"to be downloaded, unless it is in the cache: {model.path}"
-    else:
-        check_model(config)

@@ -7,17 +7,19 @@ needs, and what vLLM's engines are given.
 from __future__ import annotations
 
 import math
+import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import psutil
 from omegaconf import DictConfig, OmegaConf
 
-from ...opponents.engine_settings import has_adapter
-from ...opponents.fixed_opponents import MODEL, parse_opponents
+from ...opponents.engine_settings import has_adapter, models_served
 from ...processes.terminal import note
-from . import devices
 
 GIB = 2**30
+_LIMIT = Path("/sys/fs/cgroup/memory.max")
 #: Where there is no GPU: a card of 80 GB as its driver counts it. The share of a GPU that may be planned with.
 USUAL, PLANNED = 79.6 * GIB, 0.95
 #: Contexts and buffers of the trainer, and of an engine, also while it sleeps; and the processes of a run on the host.
@@ -89,6 +91,7 @@ def estimate(config: DictConfig, size: Size, device: float) -> Estimate:
         "gradients": trained * away,
         "optimizer": 2 * trained * away,
     }
+    served = 0 if has_adapter(config) else models_served(config)  # adapters are the policy's engine's
     width = 4 if on_cpu else 2  # bytes of what is computed
     turn = int(config.data.max_prompt_length) + int(config.data.max_response_length)
     tokens = max(int(actor.ppo_max_token_len_per_gpu), turn) if actor.use_dynamic_bsz else turn
@@ -104,13 +107,11 @@ def estimate(config: DictConfig, size: Size, device: float) -> Estimate:
     if on_cpu:
         reference = 4 * size.parameters if actor.use_kl_loss and not rank else 0
         cache = OmegaConf.select(settings.rollout, "engine_kwargs.vllm.kv_cache_memory_bytes") or 0
-        engines = (1 + models_served(config)) * (8 * size.parameters + int(cache))
+        engines = (1 + served) * (8 * size.parameters + int(cache))
         machine = {name: ranks * part for name, part in training.items()}
         return {"all at once": {**machine, "reference": reference, "engines": engines, "processes": PROCESSES}}
     apart = config.trainer.v1.trainer_mode == "separate_async"
-    beside = 0
-    if config.opponent_engine.devices == "shared" and (models := models_served(config)):
-        beside = max(1, math.ceil(models / ranks))
+    beside = math.ceil(served / ranks) if config.opponent_engine.devices == "shared" else 0
     sleeping = 0 if apart else (1 + beside) * ENGINE
     stays = fsdp.param_offload or apart, fsdp.optimizer_offload or apart
     playing = {
@@ -123,18 +124,26 @@ def estimate(config: DictConfig, size: Size, device: float) -> Estimate:
     return {"training": {**training, "contexts": sleeping + TRAINER}, "playing": playing}
 
 
-def models_served(config: DictConfig) -> int:
-    """How many models have an engine besides the policy. With LoRA opponents are adapters on the policy's."""
-    if has_adapter(config):
-        return 0
-    fixed = [each for each in parse_opponents(config.opponents) if each.kind == MODEL and each.share > 0]
-    return len(fixed) + (int(config.fsp.members_per_step) if config.fsp.enabled else 0)
+def gpu_memory() -> int | None:
+    """Bytes of this machine's smallest GPU, as the driver says, without starting CUDA; None: there is none."""
+    command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        sizes = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout.split()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return min((int(mib) * 2**20 for mib in sizes if mib.isdecimal()), default=None)
+
+
+def host_memory() -> int:
+    """Bytes that the processes of this machine, or of this container, may have together."""
+    limit = _LIMIT.read_text().strip() if _LIMIT.is_file() else ""
+    return min(psutil.virtual_memory().total, int(limit) if limit.isdecimal() else psutil.virtual_memory().total)
 
 
 def table(config: DictConfig, size: Size) -> list[str]:
     """Lines for people; the last one is a warning where the estimate does not fit."""
-    on_cpu, there = config.trainer.device == "cpu", devices.gpu_memory()
-    device = devices.host_memory() if on_cpu else there or USUAL
+    on_cpu, there = config.trainer.device == "cpu", gpu_memory()
+    device = host_memory() if on_cpu else there or USUAL
     where = "the machine" if on_cpu else "each GPU" if there else "each GPU, taken for one of 80 GB"
     lines = [f"memory of {where} ({device / GIB:.1f} GiB), in GiB, estimated"]
     most = 0.0

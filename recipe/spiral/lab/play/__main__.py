@@ -1,28 +1,31 @@
-"""The command ``python -m recipe.spiral.play GAME [MODEL]``: its options, errors and exit statuses."""
+"""The command ``python -m recipe.spiral.play GAME [MODEL]``: its options and exit statuses, and the table in a
+terminal."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import secrets
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
 from ...games import GameFailure, known_games, resolve
-from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
+from ...players.player import PlayerFailure, Position
 from ...processes.arguments import Arguments, run_program, within
-from ...processes.engine_failure import EngineFailure
-from ...processes.terminal import fail
+from ...processes.terminal import fail, visible
 from ...storage.disk import unwritable
+from ..drawing import Drawn
 from ..models import EMBEDDED
-from .playing import Left
-from .seats_taken import FIXED, find
-from .session import Session
-from .table_terminal import Terminal, prepare
+from .playing import Finished, Move, Sitting
+from .table_opponent import FIXED, find
 
 #: Where games are saved, unless the command says otherwise.
 FOLDER = Path("outputs/spiral/played")
+#: Characters and lines of a response that are printed.
+_RESPONSE = (4000, 60)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,56 +33,86 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     parser.refuse_idle(options, port="web")
-    from ...storage.checkpoints import BrokenCheckpoint
-
     try:
-        session = _session(options)
-    except (ValueError, ImportError, OSError, BrokenCheckpoint) as error:
-        return fail(error, status=2)
-    if session.opponent.note:
-        print(session.opponent.note)
-    try:
+        sitting = _sitting(options)
         if options.web:
             from .web import serve
 
-            serve(session, options.role, options.port)
+            serve(sitting, options.port)
         else:
-            asyncio.run(_in_terminal(session, options.role))
-    except Left as error:
-        return fail(f"{error}; it is not saved", status=1) if str(error) else 0
+            _in_terminal(sitting)
+    except EOFError:
+        return fail("the input has ended before the game; it is not saved", status=1)
     except (GameFailure, PlayerFailure) as error:
         return fail(f"the game is void: {error}", status=1)
-    except (ValueError, ImportError, EngineFailure, PromptTooLong, PlayerMisconfigured) as error:
+    except (ValueError, ImportError, OSError) as error:
         return fail(error, status=2)
-    except KeyboardInterrupt:
-        print(file=sys.stderr)  # behind what was being typed
-        raise
     return 0
 
 
-def _session(options: argparse.Namespace) -> Session:
+def _sitting(options: argparse.Namespace) -> Sitting:
     game = resolve(options.game)
     seed = secrets.randbits(32) if options.seed is None else options.seed
     if why := unwritable(options.save):
         raise ValueError(f"--save {options.save}: {why}; give another folder")
     opponent = find(game, options.model, options.save / "weights", options.template, options.temperature)
-    return Session(game, opponent, seed, options.save, not options.hide_responses)
+    if opponent.note:
+        print(opponent.note)
+    return Sitting(game, opponent, seed, options.save, options.role, not options.hide_responses)
 
 
-async def _in_terminal(session: Session, role: int) -> None:
-    prepare()
-    session.load()
-    terminal = Terminal(session.table(role), session.responses)
-    try:
-        finished = await session.play(terminal, role)
-    except Left as error:
-        if str(error):
-            await session.loaded()  # that the model cannot be used is the better reason
-        raise
-    finally:
-        terminal.clear()
-    terminal.over(finished)
-    print(session.save(finished), flush=True)
+def _in_terminal(sitting: Sitting) -> None:
+    sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]  # no letter ends the game
+    if sys.stdin.isatty():
+        import readline  # noqa: F401  (the arrow keys)
+    name, role = sitting.opponent.player.name, sitting.role
+    print(f"{sitting.game}: you are player {role}, {name} is player {1 - role}.")
+    print("Brackets may be left out. An empty line shows the game again, /quit leaves it unsaved.")
+    terminal = Terminal(name)
+    terminal.over(asyncio.run(sitting.play(terminal)))
+
+
+class Terminal:
+    """Asks on stdin and prints on stdout; a ``Face``."""
+
+    def __init__(self, opponent: str) -> None:
+        self.opponent = opponent
+
+    async def ask(self, position: Position, complaint: str) -> str:
+        """Raises EOFError: there is no more input; SystemExit: the person leaves."""
+        print_broken(complaint or position.observation)
+        while not (entry := input("your action> ").strip()):
+            print_broken(position.observation)
+        if entry == "/quit":
+            sys.exit()
+        return entry
+
+    def moved(self, move: Move, table: Drawn | None) -> None:
+        if move.name != "you":
+            self._print(move)
+
+    def _print(self, move: Move) -> None:
+        print(move.said)
+        if move.response:
+            print(textwrap.indent(visible(move.response, *_RESPONSE), "  | ", lambda _: True))
+
+    def over(self, finished: Finished) -> None:
+        """Show the end of a game, and everything that was hidden."""
+        print_broken(finished.board)
+        if finished.seen:
+            for move in finished.moves:
+                self._print(move)
+            print(f"\n{self.opponent} saw at its last turn:\n{textwrap.indent(finished.seen, '  | ')}\n")
+        mine, others = finished.rewards
+        print(f"{finished.headline} {finished.why}".rstrip(), f"Rewards: you {mine:+g}, {self.opponent} {others:+g}.")
+        print(finished.saved, flush=True)
+
+
+def print_broken(text: str) -> None:
+    """Print a game's text; long lines are broken between words."""
+    width = shutil.get_terminal_size().columns
+    lines = (textwrap.fill(line, width) if len(line) > width else line for line in visible(text).split("\n"))
+    print("", *lines, "", sep="\n")
 
 
 def _parser() -> Arguments:

@@ -1,31 +1,31 @@
-"""One game between a person and an opponent, and what the person may see of it.
+"""Games between a person and an opponent, and what the person may see of them.
 
-A person who mistypes is asked again: nothing that is not a legal action reaches the match. The opponent's answer goes
-through the match as in training, and its rules say what an illegal one costs.
+The person is a player like any other, so that the match is the one of training. A person who mistypes is asked again:
+nothing that is not a legal action reaches the match. What an illegal answer of the opponent costs, its rules say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import fcntl
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Protocol
 
-from ...games import Game, GameFailure, IllegalAction, make
-from ...match import Rules, play
-from ...players.player import Player, Position, Response
+from ...games import Game, IllegalAction, make
+from ...match import play
+from ...players.player import Position, Response
 from ...players.prompts import boxed, extract_answer, last_box
 from ...players.records import GameRecord, Turn
 from ...players.seeds import GameKey
 from ...processes.terminal import visible
-from ..drawing.drawn import Drawn, drawn
-from ..watching.reasoning import reasoning
+from ..drawing import Drawn, drawn
+from ..own_command import command
+from ..record_folder import RecordFolder
+from ..watching.game_metrics import reasoning
+from .table_opponent import Opponent
 
-#: The person's name in records, and the kind of opponent that it is.
+#: The person's name in records, and the split of the games' keys, in which nothing is trained or validated.
 PERSON = "human"
-#: The split of the games' keys, in which nothing is trained or validated.
-SPLIT = "human"
-#: The number of characters of an entry that are read.
-LONGEST_ENTRY = 4000
 #: How many actions a message names.
 _NAMED = 12
 _BRACES = str.maketrans("", "", "{}\\")
@@ -39,23 +39,6 @@ _WHY = {
 
 class Refused(ValueError):
     """An entry is no legal action; the message says why."""
-
-
-class Left(Exception):
-    """The person has left the game; the message says how, for others."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """What is played, by whom: the opponent is a name, the role the person's."""
-
-    game: str
-    opponent: str
-    role: int
-    rules: Rules
-
-    def name(self, player: int) -> str:
-        return "you" if player == self.role else self.opponent
 
 
 @dataclass(frozen=True)
@@ -74,6 +57,12 @@ class Move:
     response: str
     wrong: str
 
+    @property
+    def said(self) -> str:
+        """The turn in a line."""
+        wrong = f" ({self.wrong})" if self.wrong else ""
+        return f"{self.name}: {self.action or ('no legal move' if self.wrong else 'has moved')}{wrong}"
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -82,95 +71,144 @@ class Finished:
     Attributes:
         headline: how it ended for the person: "You won."
         why: what else is to be said about that.
+        rewards: the person's, and the opponent's.
+        moves: all turns.
         board: the whole game, as its own renderer shows it.
-        table: the same, to be drawn; None where it cannot be.
+        table: the same, to be drawn.
         seen: what the opponent saw last; "" in a game that hides nothing.
+        saved: where the game was saved, and how it is replayed.
     """
 
-    record: GameRecord
     headline: str
     why: str
+    rewards: tuple[float, float]
     moves: list[Move]
     board: str
     table: Drawn | None
     seen: str
-
-
-@dataclass(frozen=True)
-class Responding:
-    """A player whose responses a function gives."""
-
-    name: str
-    respond: Callable[[Position], Coroutine[Any, Any, Response]]
+    saved: str
 
 
 class Face(Protocol):
     """Where the person plays."""
 
     async def ask(self, position: Position, complaint: str) -> str:
-        """What the person enters at a position. ``complaint`` says what was wrong with the entry before, if it was.
-        Raises Left: the person does not go on."""
-
-    def waits(self) -> None:
-        """The opponent is to move."""
+        """What the person enters at a position. ``complaint`` says what was wrong with the entry before, if it was."""
 
     def moved(self, move: Move, table: Drawn | None) -> None:
         """A turn was played, and so the table is now, as far as the person may see it."""
 
 
-async def play_game(table: Table, opponent: Player, face: Face, key: GameKey) -> Finished:
-    """Play one game.
+@dataclass(frozen=True)
+class Person:
+    """The player that a face asks."""
 
-    Raises:
-        Left: the person has left.
-        PlayerFailure, GameFailure: the game is void.
-        PromptTooLong: the opponent cannot read the game's first prompt.
-    """
-    game = make(table.game, key.game_seed())
+    face: Face
+    name: str = PERSON
 
-    async def ask(position: Position) -> Response:
-        """Until the entry is a legal action."""
+    async def respond(self, position: Position) -> Response:
+        """Asks until the entry is a legal action."""
         complaint = ""
         while True:
-            entry = await face.ask(position, complaint)
+            entry = await self.face.ask(position, complaint)
             try:
                 return Response(response_of(position.game, entry))
             except Refused as refused:
                 complaint = str(refused)
 
-    async def wait(position: Position) -> Response:
-        face.waits()
-        return await opponent.respond(position)
 
-    person, other = Responding(PERSON, ask), Responding(table.opponent, wait)
-    players = (person, other) if table.role == 0 else (other, person)
+@dataclass
+class Sitting:
+    """One opponent, and one game after the other.
 
-    def show(turn: Turn) -> None:
-        face.moved(_move(table, turn, open_=game.perfect_information), table_of(game, table.role))
+    Attributes:
+        seed: decides all games: cards, dice, the opponent's draws.
+        folder: where games are saved, as records that the report replays.
+        role: the person's.
+        responses: whether the person is shown what the opponent writes.
+        played: how many games were begun.
+    """
 
-    record = await play(key, table.game, game, players, (1 - table.role,), table.rules, show)
-    record.opponent = PERSON
-    return _finished(table, game, record)
+    game: str
+    opponent: Opponent
+    seed: int
+    folder: Path
+    role: int = 0
+    responses: bool = True
+    played: int = 0
+
+    async def play(self, face: Face) -> Finished:
+        """Play the next game, and save it.
+
+        Raises:
+            PlayerFailure, GameFailure: the game is void.
+            PromptTooLong: the opponent cannot read the game's first prompt.
+            Exception: what the face raises.
+        """
+        key = GameKey(PERSON, self.seed, 0, self.played)
+        self.played += 1
+        game, opponent = make(self.game, key.game_seed()), self.opponent.player
+        players = (Person(face), opponent) if self.role == 0 else (opponent, Person(face))
+
+        def show(turn: Turn) -> None:
+            face.moved(self._move(turn, game.perfect_information), drawn(game, self.role))
+
+        record = await play(key, self.game, game, players, (1 - self.role,), self.opponent.rules, show)
+        record.opponent = PERSON
+        return self._finished(game, record, self._save(record))
+
+    def _save(self, record: GameRecord) -> str:
+        games = RecordFolder(self.folder / "games")
+        games.path.mkdir(parents=True, exist_ok=True)
+        with (games.path / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two people may end their games at the same moment
+            file = games.write(PERSON, max(games.steps(PERSON), default=0) + 1, [record])
+        return visible(f"Saved: {file}\nReplay: {command('report', self.folder)}")
+
+    def _move(self, turn: Turn, all_seen: bool) -> Move:
+        """A turn; of the opponent's, only that it was played, unless nothing is hidden."""
+        own = turn.player == self.role
+        action = visible(turn.action, 1000) if turn.action is not None and (own or all_seen) else None
+        said = reasoning(turn.response) if turn.verdict == "legal" else turn.response
+        response = visible(said) if all_seen and not own and self.responses else ""
+        return Move("you" if own else self.opponent.player.name, action, response, _WHY.get(turn.verdict, ""))
+
+    def _finished(self, game: Game, record: GameRecord, saved: str) -> Finished:
+        headline = {"win": "You won.", "loss": "You lost.", "draw": "A draw."}[record.result(self.role)]
+        name, why = self.opponent.player.name, ""
+        match record.termination:
+            case "illegal":
+                why = f"{name} made no legal move: {_WHY[record.turns[-1].verdict]}. By the rules that ends the game."
+            case "turn_cap":
+                why = f"The game was ended after {len(record.turns)} turns, as a draw."
+            case "prompt_too_long":
+                headline, why = "Nobody won.", f"The game became too long for {name} to read, and both players lost it."
+        seen = [turn.observation for turn in record.turns_of(1 - self.role)]
+        return Finished(
+            headline,
+            why,
+            (record.rewards[self.role], record.rewards[1 - self.role]),
+            [self._move(turn, all_seen=True) for turn in record.turns],
+            visible(game.render()),
+            drawn(game),
+            visible(seen[-1]) if seen and not game.perfect_information else "",
+            saved,
+        )
 
 
 def response_of(game: Game, entry: str) -> str:
     """The response by which a person plays what it entered: an action, in a box or without one. Raises Refused: it is
     no legal action."""
     entry = entry.strip().encode("utf-8", "replace").decode()  # half a letter, a lone surrogate, cannot be saved
-    if not entry:
-        raise Refused("Nothing was entered.")
-    if len(entry) > LONGEST_ENTRY:
-        raise Refused(f"That has {len(entry)} characters; up to {LONGEST_ENTRY} are read.")
     response = entry if last_box(entry) is not None else boxed(entry.translate(_BRACES))
     action = game.parse(extract_answer(response) or "")
-    if action is None:
-        short = visible(entry, 60).replace("\n", " ")
-        raise Refused(f"'{short}' is no action of this game.{_possible(game)}")
     try:
+        if action is None:
+            raise IllegalAction("it is no action of this game")
         game.copy().step(action)
     except IllegalAction as error:
-        reason = visible(str(error), 300, 3)
-        raise Refused(f"{visible(action, 60)} is not possible now ({reason}).{_possible(game)}") from None
+        reason, short = visible(str(error), 300, 3), visible(action or entry, 60).replace("\n", " ")
+        raise Refused(f"{short or 'nothing'}: {reason}.{_possible(game)}") from None
     return response
 
 
@@ -179,55 +217,7 @@ def choices(game: Game) -> tuple[str, ...]:
     return game.legal_actions() if game.actions else ()
 
 
-def table_of(game: Game, viewer: int | None = None) -> Drawn | None:
-    """As ``drawn``; None also where the game fails at it."""
-    try:
-        return drawn(game, viewer)
-    except GameFailure:
-        return None
-
-
 def _possible(game: Game) -> str:
     legal = choices(game)
-    if not legal:
-        return ""
     more = f" and {len(legal) - _NAMED} more" if len(legal) > _NAMED else ""
-    return f" Possible: {' '.join(legal[:_NAMED])}{more}"
-
-
-def _move(table: Table, turn: Turn, open_: bool) -> Move:
-    """A turn; of the opponent's, only that it was played, unless nothing is hidden."""
-    own = turn.player == table.role
-    seen = own or open_
-    action = visible(turn.action, 1000) if seen and turn.action is not None else None
-    said = reasoning(turn.response) if turn.verdict == "legal" else turn.response
-    response = visible(said) if open_ and not own else ""
-    return Move(table.name(turn.player), action, response, _WHY.get(turn.verdict, ""))
-
-
-def _finished(table: Table, game: Game, record: GameRecord) -> Finished:
-    headline = {"win": "You won.", "loss": "You lost.", "draw": "A draw."}[record.result(table.role)]
-    name = table.opponent
-    match record.termination:
-        case "illegal":
-            why = f"{name} made no legal move: {_WHY[record.turns[-1].verdict]}. By the rules that ends the game."
-        case "turn_cap":
-            why = f"The game was ended after {len(record.turns)} turns, as a draw."
-        case "prompt_too_long":
-            headline, why = "Nobody won.", f"The game became too long for {name} to read, and both players lost it."
-        case _:
-            why = ""
-    try:
-        board = visible(game.render())
-    except GameFailure as error:
-        board = visible(str(error), 300, 1)
-    last = next((turn.observation for turn in reversed(record.turns_of(1 - table.role))), "")
-    return Finished(
-        record,
-        headline,
-        why,
-        [_move(table, turn, open_=True) for turn in record.turns],
-        board,
-        table_of(game),
-        "" if game.perfect_information else visible(last),
-    )
+    return f" Possible: {' '.join(legal[:_NAMED])}{more}" if legal else ""

@@ -4,7 +4,6 @@ nobody gets in without the address (``local_server``)."""
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -12,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...players.player import Position
 from ...processes.terminal import visible
-from ..drawing.drawn import PAGE_FILES, Drawn
-from ..local_server import LocalServer, guarded, headers
-from .playing import Finished, Move, choices, table_of
-from .session import Session
+from ..drawing import PAGE_FILES, Drawn, drawn
+from ..local_server import LocalServer, guarded
+from .playing import Move, Sitting, choices
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -23,170 +21,97 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 _PAGE = Path(__file__).parent / "page"
-#: Seconds for which a request for the next state waits.
-_WAIT = 10.0
-#: Seconds in which the page can still ask why the program ends.
-_LAST = 1.0
-#: How many actions get a button.
-_BUTTONS = 120
-_HEADERS = headers("style-src 'self'; connect-src 'self'; img-src data:")
+#: How many actions the page is told of.
+_LISTED = 200
+#: What the page may load besides its scripts.
+_POLICY = "style-src 'self'; connect-src 'self'; img-src data:"
 
 
-def serve(session: Session, role: int, port: int) -> None:
-    """Play in a browser until Ctrl-C. ``role`` is the person's in the first game; port 0 is a free one.
+def serve(sitting: Sitting, port: int) -> None:
+    """Play in a browser until Ctrl-C; port 0 is a free one.
 
     Raises:
-        ValueError: the address cannot be listened on.
+        OSError: the address cannot be listened on.
         ImportError: starlette or uvicorn is not installed.
-        Exception: what ``Session.play`` raises.
+        Exception: what ``Sitting.play`` raises.
     """
     server = LocalServer("--web", port)
-    page = WebPage(session, role)
+    page = WebPage(sitting)
+    program = server.uvicorn(application(page, server.token))
+
+    async def run() -> None:
+        games = asyncio.create_task(page.play())
+        games.add_done_callback(lambda _: setattr(program, "should_exit", True))  # they end only by an error
+        await program.serve(sockets=[server.socket])
+        games.cancel()
+        with suppress(asyncio.CancelledError):
+            await games
+
     server.announce()
-    asyncio.run(_run(server.uvicorn(application(page, server.token)), server.socket, page))
-
-
-async def _run(server: Any, listening: socket.socket, page: WebPage) -> None:
-    """The server and the games; when one of them ends, so does the other."""
-
-    async def loads() -> None:  # ends only where the opponent cannot be loaded, by what was raised then
-        await page.session.loaded()
-        await asyncio.Event().wait()
-
-    async def watch() -> None:  # the server's end would break off the page's request
-        while not server.should_exit:
-            await asyncio.sleep(0.2)
-
-    def end(task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        page.stop(visible(str(error), 300, 3) if error else "")
-        loop.call_later(_LAST if error else 0, setattr, server, "should_exit", True)
-
-    loop = asyncio.get_running_loop()
-    page.session.load()
-    tasks = [asyncio.create_task(work) for work in (page.play(), loads(), watch())]
-    for task in tasks:
-        task.add_done_callback(end)
-    await server.serve(sockets=[listening])  # not in a task of its own, because Ctrl-C is raised here
-    for task in tasks:
-        if task.done():
-            task.result()
-        task.cancel()
+    asyncio.run(run())
 
 
 class WebPage:
-    """What the page shows; a ``Face``. Each change has a number, and the page asks for what comes after its own."""
+    """What the page shows; a ``Face``. The page asks for ``state`` again and again.
 
-    def __init__(self, session: Session, role: int) -> None:
-        self.session, self.role = session, role
-        self.version = 0
-        self._changed = asyncio.Event()
-        self._wanted: asyncio.Queue[int] = asyncio.Queue()
+    Its ``phase`` is "yours", "theirs" or "over". Each question to the person has a number, and an entry names the one
+    that it answers. At a game's end the question is which player the person wants to be in another one.
+    """
+
+    def __init__(self, sitting: Sitting) -> None:
+        self.sitting = sitting
         self._question = 0
-        self._stopped = False
         self._begin()
 
-    # -- the games -----------------------------------------------------------------------------------------------------
-
     async def play(self) -> None:
-        """One game after the other, as the page wants them. Raises what ``Session.play`` raises."""
+        """One game after the other, as the page wants them. Raises what ``Sitting.play`` raises."""
         while True:
+            finished = await self.sitting.play(self)
+            print(f"{finished.headline} {finished.why}".rstrip(), finished.saved, flush=True)
+            end = asdict(finished)
+            role = await self._entered(phase="over", table=end["table"], moves=end["moves"], legal=[], end=end)
+            self.sitting.role = int(role == "1")
             self._begin()
-            game = asyncio.create_task(self.session.play(self, self.role))
-            wanted = asyncio.create_task(self._wanted.get())
-            await asyncio.wait([game, wanted], return_when=asyncio.FIRST_COMPLETED)
-            if game.done():
-                self._over(game.result())
-            else:
-                game.cancel()
-                with suppress(asyncio.CancelledError):
-                    await game
-            self.role = await wanted
 
     def _begin(self) -> None:
-        table = self.session.table(self.role)
-        self._entries: asyncio.Queue[str] = asyncio.Queue()
+        self._entry: asyncio.Future[str] | None = None
         self.state: dict[str, Any] = {
-            "game": table.game,
-            "opponent": visible(table.opponent, 80, 1),
-            "role": table.role,
-            "note": self.session.opponent.note,
+            "game": self.sitting.game,
+            "opponent": visible(self.sitting.opponent.player.name, 80, 1),
+            "note": self.sitting.opponent.note,
+            "role": self.sitting.role,
             "phase": "theirs",
             "question": self._question,
             "table": None,
-            **{"observation": "", "complaint": "", "actions": [], "legal": [], "moves": [], "end": None},
-            "responses": self.session.responses,
+            **{"observation": "", "complaint": "", "legal": [], "moves": [], "end": None},
         }
-        self._change()
 
-    def _over(self, finished: Finished) -> None:
-        rewards = finished.record.rewards
-        self._change(
-            phase="over",
-            moves=[asdict(move) for move in finished.moves],
-            end={
-                **{name: getattr(finished, name) for name in ("headline", "why", "board", "table", "seen")},
-                "rewards": [rewards[self.role], rewards[1 - self.role]],
-                "saved": self.session.save(finished),
-            },
-        )
-        print(f"{finished.headline} {finished.why}".rstrip(), self.state["end"]["saved"], flush=True)
-
-    # -- a Face --------------------------------------------------------------------------------------------------------
+    async def _entered(self, **state: Any) -> str:
+        """Change what is shown, and wait for the person's entry."""
+        self._question += 1
+        self.state |= {**state, "question": self._question}
+        self._entry = asyncio.get_running_loop().create_future()
+        return await self._entry
 
     async def ask(self, position: Position, complaint: str) -> str:
-        self._question += 1
-        legal = choices(position.game)
-        actions = position.game.actions if len(position.game.actions) <= 16 else legal
-        self._change(
+        return await self._entered(
             phase="yours",
-            question=self._question,
-            table=table_of(position.game, self.role),
+            table=drawn(position.game, self.sitting.role),
             observation=visible(position.observation),
             complaint=complaint,
-            actions=list(actions[:_BUTTONS]),
-            legal=list(legal),
+            legal=list(choices(position.game)[:_LISTED]),
         )
-        return await self._entries.get()
-
-    def waits(self) -> None:
-        self._change(phase="theirs", complaint="", actions=[], legal=[])
 
     def moved(self, move: Move, table: Drawn | None) -> None:
-        self._change(moves=[*self.state["moves"], asdict(move)], table=table)
-
-    # -- the page's requests -------------------------------------------------------------------------------------------
-
-    def _change(self, **parts: Any) -> None:
-        self.state |= parts
-        self.version += 1
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    def stop(self, why: str = "") -> None:
-        """Let nobody wait any more: the program ends. ``why`` is what went wrong, if something did."""
-        if not self._stopped:  # the first that ends takes the others along
-            self._stopped = True
-            self._change(phase="ended", why=why)
-
-    async def after(self, version: int) -> dict[str, Any]:
-        """The state that comes after a version, or the same one after some seconds."""
-        if version == self.version and not self._stopped:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), _WAIT)
-        return {"version": self.version, **self.state}
+        self.state |= {"moves": [*self.state["moves"], asdict(move)], "table": table}
 
     def enter(self, question: int, entry: str) -> bool:
-        """Take an entry; False: it answers another question than the present one."""
-        if self.state["phase"] != "yours" or question != self._question:
+        """Take an entry; False: it answers another question than the present one, or comes twice."""
+        if question != self._question or self._entry is None or self._entry.done():
             return False
-        self._change(phase="theirs", complaint="")
-        self._entries.put_nowait(entry)
+        self.state |= {"phase": "theirs", "complaint": "", "legal": []}
+        self._entry.set_result(entry)
         return True
-
-    def again(self, role: int) -> None:
-        """Begin another game; the present one is given up."""
-        self._wanted.put_nowait(role)
 
 
 def application(page: WebPage, token: str) -> Starlette:
@@ -196,32 +121,20 @@ def application(page: WebPage, token: str) -> Starlette:
     from starlette.routing import Mount, Route
     from starlette.staticfiles import StaticFiles
 
-    async def body(request: Request) -> Any:
-        """A page of another site can send all but JSON unasked."""
-        try:
-            return await request.json() if request.headers.get("content-type") == "application/json" else None
-        except (ValueError, RecursionError):
-            return None
-
     async def state(request: Request) -> Response:
-        known = request.query_params.get("after") == str(page.version)
-        return JSONResponse(await page.after(page.version if known else -1))
+        return JSONResponse(page.state)
 
     async def enter(request: Request) -> Response:
-        match await body(request):
+        match await request.json():
             case {"question": int(question), "entry": str(entry)}:
                 taken = page.enter(question, entry)
                 return JSONResponse({"taken": taken}, 200 if taken else 409)
         raise HTTPException(400)
 
-    async def again(request: Request) -> Response:
-        match await body(request):
-            case {"role": int(role)} if str(role) in ("0", "1"):  # a truth value is an int
-                page.again(role)
-                return JSONResponse({"taken": True})
-        raise HTTPException(400)
-
-    routes = [Route("/state", state), *(Route(f"/{work.__name__}", work, methods=["POST"]) for work in (enter, again))]
-    static = ("/drawing", PAGE_FILES[0].parent), ("/", _PAGE)
-    mounts = [Mount(place, StaticFiles(directory=folder, html=True)) for place, folder in static]
-    return guarded([*routes, *mounts], token, _HEADERS)
+    routes = [
+        Route("/state", state),
+        Route("/enter", enter, methods=["POST"]),
+        Mount("/drawing", StaticFiles(directory=PAGE_FILES[0].parent)),
+        Mount("/", StaticFiles(directory=_PAGE, html=True)),
+    ]
+    return guarded(routes, token, _POLICY)

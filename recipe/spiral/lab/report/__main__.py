@@ -8,32 +8,38 @@ Weights & Biases.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...processes.arguments import NAMED, Arguments, own_game, run_program, within
 from ...processes.launch import is_in_use
 from ...processes.run_log import duration
 from ...processes.terminal import fail, note
-from ...storage.disk import InUse, unwritable
-from ..local_server import CannotListen, LocalServer
-from .bundle import NoCharts
+from ...storage.disk import unwritable
+from ..local_server import LocalServer, guarded
 from .run_report import REPORT, NoRun, RunReport
-from .serving import serve
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
 
 #: Seconds between two looks at a run that goes on.
 EVERY = 10.0
+#: What a page may load besides its scripts.
+_POLICY = "style-src 'self' 'unsafe-inline'; img-src data: blob:"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit status: 0, or 2 if there is nothing to show or it cannot be."""
     options = _parser().parse_args(arguments)
     try:
-        return _run(options)
-    except (NoRun, NoCharts, CannotListen, ImportError, OSError, InUse) as error:
+        _make(options.folder, options.out or options.folder / REPORT, options)
+    except (NoRun, ImportError, OSError) as error:
         return fail(error, 2)
+    return 0
 
 
 def _parser() -> Arguments:
@@ -57,9 +63,7 @@ def _parser() -> Arguments:
     return parser
 
 
-def _run(options: argparse.Namespace) -> int:
-    run: Path = options.folder
-    out: Path = options.out or run / REPORT
+def _make(run: Path, out: Path, options: argparse.Namespace) -> None:
     if why := unwritable(out):
         raise NoRun(f"--out {out}: {why}")
     server = LocalServer("--serve", options.port) if options.serve else None
@@ -70,11 +74,19 @@ def _run(options: argparse.Namespace) -> int:
         note(line)
     print(f"{(out / 'index.html').absolute()} ({duration(time.monotonic() - begun)})", flush=True)
     if server is not None:
-        threading.Thread(target=_watch_beside, args=(report, run), daemon=True).start()
-        serve(out, server)
+        threading.Thread(target=_watch, args=(report, run), daemon=True).start()
+        server.announce()
+        asyncio.run(server.uvicorn(served(out, server.token)).serve(sockets=[server.socket]))
     elif options.watch:
         _watch(report, run)
-    return 0
+
+
+def served(report: Path, token: str) -> Starlette:
+    """A server's application: the report's folder and nothing else. Links that lead out of it are not followed."""
+    from starlette.routing import Mount
+    from starlette.staticfiles import StaticFiles
+
+    return guarded([Mount("/", StaticFiles(directory=report, html=True))], token, _POLICY)
 
 
 def _watch(report: RunReport, run: Path) -> None:
@@ -88,14 +100,6 @@ def _watch(report: RunReport, run: Path) -> None:
         if report.renew():
             print(f"renewed at {time.strftime('%H:%M:%S')}", flush=True)
     print("no process trains there (any more)", flush=True)
-
-
-def _watch_beside(report: RunReport, run: Path) -> None:
-    """As ``_watch``, while pages are served, which goes on in any case."""
-    try:
-        _watch(report, run)
-    except (NoRun, OSError, InUse) as error:
-        note(f"the pages are not renewed any more: {error}")
 
 
 if __name__ == "__main__":

@@ -20,26 +20,15 @@ from typing import Any
 
 from ...extras import install
 from ...storage.disk import write_whole
-from ..drawing.drawn import PAGE_FILES
+from ..drawing import PAGE_FILES
 
 ASSETS = "assets"
 DATA = "data"
 _PAGES = Path(__file__).parent / "pages"
-_BASE = ("dom", "base")
-_CHARTS = (*_BASE, "curves", "charts")
-#: The pages: title, and scripts in the order in which they run.
-PAGES = {
-    "index": ("Overview", (*_CHARTS, "overview")),
-    "games": ("Games", (*_BASE, "finding", "games")),
-    "game": ("Game", (*_BASE, "table", "finding", "game")),
-    "evaluation": ("Evaluation", (*_CHARTS, "evaluation")),
-}
+#: The pages by their files' names, with their titles. All have the same scripts.
+PAGES = {"index": "Overview", "games": "Games", "game": "Game", "evaluation": "Evaluation"}
 #: Fast; stronger compression makes games a tenth smaller and takes three times as long.
 _LEVEL = 4
-
-
-class NoCharts(RuntimeError):
-    """plotly, whose wheel has the charts' library, is not installed."""
 
 
 class Bundle:
@@ -53,7 +42,7 @@ class Bundle:
         """Copy the pages and what they share, the first time: a watched report is renewed every few seconds.
 
         Raises:
-            NoCharts: plotly is not installed.
+            ImportError: plotly, whose wheel has the charts' library, is not installed.
             FileExistsError: the folder has a page that no report has made.
         """
         if self._begun:
@@ -62,15 +51,13 @@ class Bundle:
         if index.is_file() and not (self.folder / ASSETS).is_dir():
             raise FileExistsError(f"{index}: no report has made this; give another --out, or remove it")
         if find_spec("plotly") is None:
-            raise NoCharts(f"the charts need plotly: {install('report')}")
+            raise ImportError(f"the charts need plotly: {install('report')}")
         charts = importlib.resources.files("plotly") / "package_data" / "plotly.min.js"
         for file in [*_PAGES.glob("*.js"), *_PAGES.glob("*.css"), *PAGE_FILES, charts]:
-            self.replace(self.folder / ASSETS / file.name, file.read_text(encoding="utf-8"))
+            self._replace(self.folder / ASSETS / file.name, file.read_text(encoding="utf-8"))
         template = Template((_PAGES / "page.html").read_text(encoding="utf-8"))
-        for name, (title, scripts) in PAGES.items():
-            tags = "\n".join(f'<script src="{ASSETS}/{script}.js" defer></script>' for script in scripts)
-            page = template.substitute(title=title, scripts=tags)
-            self.replace(self.folder / f"{name}.html", page)
+        for name, title in PAGES.items():
+            self._replace(self.folder / f"{name}.html", template.substitute(name=name, title=title))
         self._begun = True
 
     def write(self, name: str, value: Any) -> None:
@@ -83,24 +70,21 @@ class Bundle:
         self._write(name, f'"{base64.b64encode(packed).decode("ascii")}"')
 
     def _write(self, name: str, value: str) -> None:
-        self.replace(self.file(name), f"{_call(name)}{value});\n")
+        self._replace(self.file(name), f"{_call(name)}{value});\n")
 
-    def replace(self, file: Path, text: str) -> None:
+    def _replace(self, file: Path, text: str) -> None:
         """Write a file that whoever reads it sees as it was or as it is. Not waiting for the disk, as records do: a
         report can be made again."""
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, text, durable=False)
 
-    def read(self, name: str, default: Any = None) -> Any:
-        """A value that ``write`` wrote; ``default`` where there is none that can be read."""
+    def read(self, name: str) -> Any:
+        """A value that ``write`` wrote; None where there is none that can be read."""
         try:
             text = self.file(name).read_bytes().decode("ascii")
             return json.loads(text.removeprefix(_call(name)).removesuffix(");\n"))
         except (OSError, ValueError):
-            return default
-
-    def remove(self, name: str) -> None:
-        self.file(name).unlink(missing_ok=True)
+            return None
 
     def file(self, name: str) -> Path:
         return self.folder / DATA / f"{name}.js"
@@ -110,6 +94,12 @@ def to_json(value: Any) -> str:
     """JSON in ASCII that stands in a script as it is, wherever that stands; numbers that are not finite are null."""
     text = json.dumps(_finite(value), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c")
+
+
+def is_inside(folder: Path, file: Path) -> bool:
+    """Whether a file is a regular one that lies in the folder, wherever links lead: a report is sent to others, and a
+    link may lead to anything that its maker can read."""
+    return file.is_file() and file.resolve().is_relative_to(folder.resolve())
 
 
 def _call(name: str) -> str:

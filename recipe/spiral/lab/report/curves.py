@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...storage.metrics_file import METRICS, read_metrics
-from .inside import is_inside
+from .bundle import is_inside
 
 #: The most points of a curve.
 POINTS = 400
@@ -33,7 +33,7 @@ class Bucket:
     count: int = 0
     sum: float = 0.0
 
-    def add(self, other: Bucket) -> Bucket:
+    def __add__(self, other: Bucket) -> Bucket:
         return Bucket(max(self.step, other.step), self.count + other.count, self.sum + other.sum)
 
     @property
@@ -53,8 +53,8 @@ class Curves:
     def _begin(self) -> None:
         self._read, self._width, self.step = 0, 1, 0
         self._buckets: dict[str, dict[int, Bucket]] = {}
-        #: The last step of each bucket, and when that was logged.
-        self._times: dict[int, tuple[int, float]] = {}
+        #: The last step of each bucket.
+        self._last: dict[int, int] = {}
         self.first: float | None = None
         self.latest: float | None = None
 
@@ -70,29 +70,30 @@ class Curves:
         before = self._read
         for logged, end in read_metrics(self._file, before):
             self._read = end
-            self._take(logged.step, logged.time, logged.metrics.items())
+            self.first = logged.time if self.first is None else self.first
+            self.latest, self.step = logged.time, max(self.step, logged.step)
+            self._take(logged.step, logged.metrics.items())
         return self._read != before
 
-    def _take(self, step: int, time: float, metrics: Iterable[tuple[str, float | None]]) -> None:
-        self.first, self.latest, self.step = time if self.first is None else self.first, time, max(self.step, step)
+    def _take(self, step: int, metrics: Iterable[tuple[str, float | None]]) -> None:
         while step // self._width >= POINTS:
             self._widen()
         place = step // self._width
-        self._times[place] = (step, time)
+        self._last[place] = step
         for name, value in metrics:
             if name.startswith(SHOWN):
                 new = Bucket(step) if value is None else Bucket(step, 1, value)
                 curve = self._buckets.setdefault(name, {})
-                curve[place] = curve[place].add(new) if place in curve else new
+                curve[place] = curve[place] + new if place in curve else new
 
     def _widen(self) -> None:
         """Make buckets twice as wide."""
         self._width *= 2
-        self._times = {place // 2: last for place, last in sorted(self._times.items())}
+        self._last = {place // 2: step for place, step in sorted(self._last.items())}
         for name, curve in self._buckets.items():
             wider: dict[int, Bucket] = {}
             for place, bucket in curve.items():
-                wider[place // 2] = wider[place // 2].add(bucket) if place // 2 in wider else bucket
+                wider[place // 2] = wider[place // 2] + bucket if place // 2 in wider else bucket
             self._buckets[name] = wider
 
     def total(self, name: str) -> float | None:
@@ -102,14 +103,11 @@ class Curves:
 
     def shown(self) -> dict[str, Any]:
         """As pages take it: ``axes`` are lists of steps, and ``curves`` has for each name its axis's place and its
-        values; ``times`` is [steps, seconds since the first], and the page finds those of the steps between."""
+        values."""
         axes: dict[tuple[int, ...], int] = {}
-        out: dict[str, list[Any]] = {}
+        curves: dict[str, list[Any]] = {}
         for name, curve in sorted(self._buckets.items()):
-            places = sorted(curve)
-            stacked = name.startswith(STACKED)
-            axis = tuple(self._times[place][0] if stacked else curve[place].step for place in places)
-            out[name] = [axes.setdefault(axis, len(axes)), [curve[place].mean for place in places]]
-        times = [self._times[place] for place in sorted(self._times)]
-        seconds = [round(time - (self.first or 0.0), 1) for _, time in times]
-        return {"axes": [list(axis) for axis in axes], "curves": out, "times": [[step for step, _ in times], seconds]}
+            places, stacked = sorted(curve), name.startswith(STACKED)
+            axis = tuple(self._last[place] if stacked else curve[place].step for place in places)
+            curves[name] = [axes.setdefault(axis, len(axes)), [curve[place].mean for place in places]]
+        return {"axes": [list(axis) for axis in axes], "curves": curves}

@@ -6,10 +6,14 @@ Only steps that are new, or that a resumed run has played anew, are read. ``game
 
 from __future__ import annotations
 
+import stat
+import zlib
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -18,31 +22,33 @@ from ...games.base import TEXTARENA
 from ...games.registry import is_class, make_named
 from ...players.records import RESULTS, GameRecord, Turn
 from ...players.seats import Opponent
-from ..drawing.drawn import Drawn, drawn
-from ..record_folder import RecordFolder
+from ..drawing import Drawn, drawn
+from ..evaluation.evaluation_folder import GAMES, lines_of
+from ..evaluation.matches import SPLIT
+from ..record_folder import RecordFolder, parse
 from .bundle import Bundle, to_json
-from .evaluation_games import EvaluationGames
-from .inside import is_inside
 
 #: Steps in a block of the index.
 BLOCK = 50
 #: Characters of JSON in a piece; a game that is larger has one of its own.
 LARGEST = 1_000_000
+#: Games of an evaluation that are one step.
+TOGETHER = 500
 #: "human": games that people played. There the policy's place is the person's: its role, and the model as its opponent.
 #: "eval": an evaluation's games, which has several policies.
-SPLITS = ("train", "val", "human", "eval")
+SPLITS = ("train", "val", "human", SPLIT)
 #: How a game ended, by its place here in the index.
 OUTCOMES = ("player 0 won", "player 1 won", "draw", "both lost", "not counted")
 #: The verdict that ended a game, by its place in the index; "": none did.
 INVALID = ("", "no_answer", "unreadable", "illegal", "truncated")
-#: What is counted of games, in this order.
+#: What is counted of games, in this order. In self-play wins are player 0's.
 COUNTED = (*RESULTS, "invalid")
 #: What a line of the index holds, in this order. ``policy``, ``game`` and ``opponent`` are places in the block's
 #: ``names``. ``roles`` is the policy's, or the person's, 2 for both; ``by`` is the player whose answer was invalid, -1
 #: for nobody.
 COLUMNS = (
-    *("index", "retry", "policy", "game", "opponent", "roles", "outcome"),
-    *("invalid", "by", "turns", "tokens", "part", "place"),
+    *("index", "policy", "game", "opponent", "roles", "outcome", "invalid", "by", "turns", "tokens", "part"),
+    "place",
 )
 #: What a game's page shows of a record and of a turn as it is.
 _OF_RECORD = (
@@ -50,149 +56,154 @@ _OF_RECORD = (
     "reason",
 )
 _OF_TURN = ("player", "turn", "observation", "response", "verdict", "action", "truncated", "advantage", "left_out")
-#: What is known of a step: its file's stamp, its pieces, its games, its broken lines, its results, and its games whose
-#: class the user has not named. A result is [policy, opponent's kind, opponent, game, the policy's role (2: both),
-#: wins, draws, losses, games that it ended by an invalid answer]; in self-play wins are player 0's. Branches are not in
-#: them.
+#: A step in a block: its file's ``stamp``, its number of ``parts``, of ``broken`` records, and its ``lines``.
 Step = dict[str, Any]
-#: A step's lines in the index.
-Lines = list[list[int]]
 
 
 class RunGames(RecordFolder):
+    """A run's games."""
+
     def stamps(self, split: str) -> dict[int, str]:
-        """The steps that have games, each with a text that is another one whenever they were written anew."""
-        found = {}
+        """The steps that have games, each with a text that is another one whenever they were written anew. Links are
+        not followed."""
+        found: dict[int, str] = {}
+        if not self.path.resolve().is_relative_to(self.path.parent.resolve()):
+            return found
         for step in self.steps(split):
             with suppress(OSError):  # a run that is resumed removes some while we look
-                if is_inside(self.path.parent, self.file(split, step)):
-                    stat = self.file(split, step).stat()
-                    found[step] = f"{stat.st_size}-{stat.st_mtime_ns}"
+                about = self.file(split, step).lstat()
+                if stat.S_ISREG(about.st_mode):
+                    found[step] = f"{about.st_size}-{about.st_mtime_ns}"
         return found
+
+
+class EvaluationGames:
+    """An evaluation's games so far, also while it goes on: ``TOGETHER`` are a step, which are counted from 1 on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / GAMES
+
+    def stamps(self, split: str) -> dict[int, str]:
+        """As of ``RunGames``."""
+        found: dict[int, str] = {}
+        for number, line in enumerate(lines_of(self._file) if split == SPLIT else ()):
+            step = number // TOGETHER + 1
+            found[step] = f"{zlib.crc32(line, int(found.get(step, '0')))}"
+        return found
+
+    def read_step(self, split: str, step: int, broken: Callable[[Exception], None]) -> Iterator[GameRecord]:
+        """A step's records, as of ``RecordFolder.read_step``."""
+        for line in islice(lines_of(self._file), (step - 1) * TOGETHER, step * TOGETHER):
+            try:
+                yield parse(line)[0]
+            except Exception as error:  # what is no record raises anything
+                broken(error)
 
 
 @dataclass(frozen=True)
 class Block:
-    """What a block of the index has: its first and last step, its games, its broken lines, the results of its games,
-    and the games whose class the user has not named."""
+    """What is known of a block of the index.
 
-    first: int
-    last: int
+    Attributes:
+        stamps: of its steps.
+        games, broken: the numbers of its games, and of records that cannot be read.
+        results: what is counted of its games, by (policy or person, game, opponent, its role, one of ``COUNTED``).
+        not_named: its games whose class the user has not named.
+    """
+
+    stamps: dict[int, str]
     games: int
     broken: int
-    results: Counter[tuple[Any, ...]]
+    results: Counter[tuple[str, str, str, int, str]]
     not_named: Counter[str]
 
     @classmethod
-    def of(cls, steps: Mapping[int, Step]) -> Block:
-        results: Counter[tuple[Any, ...]] = Counter()
+    def of(cls, names: list[str], steps: dict[str, Step], named: Container[str]) -> Block:
+        lines = [line for step in steps.values() for line in step["lines"]]
+        results: Counter[tuple[str, str, str, int, str]] = Counter()
         not_named: Counter[str] = Counter()
-        for facts in steps.values():
-            not_named.update(facts["not_named"])
-            for *group, wins, draws, losses, invalid in facts["results"]:
-                results.update(
-                    dict(zip(((*group, what) for what in COUNTED), (wins, draws, losses, invalid), strict=True))
-                )
-        games, broken = (sum(facts[what] for facts in steps.values()) for what in ("games", "broken"))
-        return cls(min(steps), max(steps), games, broken, results, not_named)
+        for _, policy, game, opponent, roles, outcome, _, by, *_ in lines:
+            group = (names[policy], names[game], names[opponent], roles)
+            if outcome < OUTCOMES.index("not counted"):
+                won, drawn = outcome == roles % 2, outcome == OUTCOMES.index("draw")
+                results[*group, "win" if won else "draw" if drawn else "loss"] += 1
+                results[*group, "invalid"] += by >= 0 and roles in (by, 2)
+            if is_class(names[game]) and names[game] not in named:
+                not_named[names[game]] += 1
+        broken = sum(step["broken"] for step in steps.values())
+        return cls({int(step): steps[step]["stamp"] for step in steps}, len(lines), broken, results, not_named)
 
 
 class Games:
-    """The games' part of a report. ``blocks`` has what is known of each block of each split. ``named`` is as of
-    ``make_named``."""
+    """The games' part of a report. ``blocks`` has what is known of each block of each split; what an earlier report had
+    read is read back. ``named`` is as of ``make_named``."""
 
     def __init__(self, bundle: Bundle, records: RunGames | EvaluationGames, named: Container[str] = ()) -> None:
         self._bundle, self._records, self._named = bundle, records, named
-        #: By split and step; what an earlier report had read is read back.
-        self.steps: dict[str, dict[int, Step]] = {split: {} for split in SPLITS}
         self.blocks: dict[tuple[str, int], Block] = {}
-        for split in SPLITS:
-            for file in bundle.file(f"facts/{split}").parent.glob(f"{split}_*.js"):
-                known = bundle.read(f"facts/{file.stem}", {})
-                self.steps[split] |= {int(step): facts for step, facts in known.items()}
-            for number in {step // BLOCK for step in self.steps[split]}:
-                self._count(split, number)
+        for file in bundle.file("index/any").parent.glob("*.js"):
+            split, _, number = file.stem.partition("_")
+            if block := bundle.read(f"index/{file.stem}"):
+                self.blocks[split, int(number)] = Block.of(block["names"], block["steps"], named)
 
-    def _count(self, split: str, number: int) -> dict[int, Step]:
-        """Count a block anew; returns its steps."""
-        steps = {step: self.steps[split][step] for step in _steps_of(number) if step in self.steps[split]}
-        if steps:
-            self.blocks[split, number] = Block.of(steps)
-        else:
-            self.blocks.pop((split, number), None)
-        return steps
-
-    def renew(self) -> Iterator[int]:
-        """Take in what is new, a block of the index at a time; yields the number of steps that were read."""
+    def _changed(self) -> dict[tuple[str, int], dict[int, str | None]]:
+        """The steps that are new, or others, by block, with their stamps; None: a step is gone."""
         changed: dict[tuple[str, int], dict[int, str | None]] = {}
         for split in SPLITS:
-            there, old = self._records.stamps(split), self.steps[split]
-            for step in sorted(there.keys() | old.keys()):
-                if old.get(step, {}).get("stamp") != there.get(step):
+            there = self._records.stamps(split)
+            known = {
+                step: block.stamps[step]
+                for (of, _), block in self.blocks.items()
+                if of == split
+                for step in block.stamps
+            }
+            for step in sorted(there.keys() | known.keys()):
+                if known.get(step) != there.get(step):
                     changed.setdefault((split, step // BLOCK), {})[step] = there.get(step)
-        of = sum(map(len, changed.values()))
-        bar = tqdm(total=of, desc="report", unit="step", delay=2, leave=False, disable=None)
+        return changed
+
+    def renew(self) -> int:
+        """Take in what is new, a block of the index at a time; returns how many steps were read or are gone."""
+        changed = self._changed()
+        bar = tqdm(
+            total=sum(map(len, changed.values())), desc="report", unit="step", delay=2, leave=False, disable=None
+        )
         for (split, number), stamps in changed.items():
-            name = f"index/{split}_{number}"
-            written = self._bundle.read(name) or {"names": [], "steps": {}}
-            names = {text: place for place, text in enumerate(written["names"])}
-            block: dict[int, Lines] = {int(step): lines for step, lines in written["steps"].items()}
+            block = self._bundle.read(f"index/{split}_{number}") or {"names": [], "steps": {}}
+            names = {text: place for place, text in enumerate(block["names"])}
+            steps: dict[str, Step] = block["steps"]
             for step, stamp in stamps.items():
-                before = self.steps[split].pop(step, None)
-                block.pop(step, None)
+                old: Step = steps.pop(str(step), {"parts": 0})
+                new: Step = {"parts": 0}
                 if stamp is not None:
-                    block[step] = self._take(split, step, stamp, names)
-                parts = self.steps[split].get(step, {"parts": 0})["parts"]
-                for part in range(parts, before["parts"] if before else 0):
-                    self._bundle.remove(piece_name(split, step, part))
+                    new = steps[str(step)] = self._take(split, step, stamp, names)
+                for part in range(new["parts"], old["parts"]):
+                    self._bundle.file(_piece(split, step, part)).unlink(missing_ok=True)
                 bar.update()
-            self._bundle.write(name, {"names": list(names), "steps": dict(sorted(block.items()))})
-            self._bundle.write(f"facts/{split}_{number}", self._count(split, number))
-            yield len(stamps)
+            self._bundle.write(f"index/{split}_{number}", {"names": list(names), "steps": steps})
+            self.blocks[split, number] = Block.of(list(names), steps, self._named)
         bar.close()
+        return sum(map(len, changed.values()))
 
-    def _take(self, split: str, step: int, stamp: str, names: dict[str, int]) -> Lines:
+    def _take(self, split: str, step: int, stamp: str, names: dict[str, int]) -> Step:
         """Read a step's games, and write their pieces. New names are added to ``names``, with their places."""
-        facts: Step = {"stamp": stamp, "parts": 0, "games": 0, "broken": 0, "results": [], "not_named": {}}
-        lines: Lines = []
-        results: Counter[tuple[Any, ...]] = Counter()
-        piece: list[str] = []
-        size = 0
-
-        def broken(error: Exception) -> None:
-            facts["broken"] += 1
-
-        def write() -> None:
-            self._bundle.write_packed(piece_name(split, step, facts["parts"]), f"[{','.join(piece)}]")
-            facts["parts"] += 1
-            piece.clear()
-
+        lines: list[list[int]] = []
+        broken: list[Exception] = []
+        part, games, size = 0, list[str](), 0
         with suppress(OSError):  # the run has removed it since
-            for record in self._records.read_step(split, step, broken):
+            for record in self._records.read_step(split, step, broken.append):
                 game = to_json(replay(record, self._named))
-                if is_class(record.game) and record.game not in self._named:
-                    facts["not_named"][record.game] = facts["not_named"].get(record.game, 0) + 1
-                if piece and size + len(game) > LARGEST:
-                    write()
-                    size = 0
-                lines.append([*_line(record, names), facts["parts"], len(piece)])
-                results.update(_results(record))
-                piece.append(game)
+                if games and size + len(game) > LARGEST:
+                    self._bundle.write_packed(_piece(split, step, part), f"[{','.join(games)}]")
+                    part, games, size = part + 1, [], 0
+                lines.append([*_line(record, names), part, len(games)])
+                games.append(game)
                 size += len(game)
-        if piece:
-            write()
-        facts["games"] = len(lines)
-        for group in dict.fromkeys(key[:5] for key in results):
-            facts["results"].append([*group, *(results[*group, result] for result in COUNTED)])
-        self.steps[split][step] = facts
-        return lines
+        self._bundle.write_packed(_piece(split, step, part), f"[{','.join(games)}]")
+        return {"stamp": stamp, "parts": part + 1, "broken": len(broken), "lines": lines}
 
 
-def _steps_of(number: int) -> range:
-    return range(number * BLOCK, (number + 1) * BLOCK)
-
-
-def piece_name(split: str, step: int, part: int) -> str:
+def _piece(split: str, step: int, part: int) -> str:
     return f"games/{split}_{step}_{part}"
 
 
@@ -203,10 +214,7 @@ def _line(record: GameRecord, names: dict[str, int]) -> list[int]:
     policy, opponent, roles = _sides(record)
     return [
         record.key.index,
-        record.key.retry,
-        names.setdefault(policy, len(names)),
-        names.setdefault(record.game, len(names)),
-        names.setdefault(opponent.name, len(names)),
+        *(names.setdefault(name, len(names)) for name in (policy, record.game, opponent)),
         roles,
         _outcome(record),
         invalid,
@@ -216,14 +224,14 @@ def _line(record: GameRecord, names: dict[str, int]) -> list[int]:
     ]
 
 
-def _sides(record: GameRecord) -> tuple[str, Opponent, int]:
+def _sides(record: GameRecord) -> tuple[str, str, int]:
     """The policy, or the person, its opponent, and its role; 2: both."""
     if len(record.trainable) != 1:
-        return record.players[0], Opponent.of(record), 2
+        return record.players[0], Opponent.of(record).name, 2
     [role] = record.trainable
     if record.key.split == "human":
-        return record.players[1 - role], Opponent("human", record.players[role]), 1 - role
-    return record.players[role], Opponent.of(record), role
+        return record.players[1 - role], record.players[role], 1 - role
+    return record.players[role], Opponent.of(record).name, role
 
 
 def _outcome(record: GameRecord) -> int:
@@ -231,18 +239,6 @@ def _outcome(record: GameRecord) -> int:
         return 4
     results = (record.result(0), record.result(1))
     return 3 if results == ("loss", "loss") else 2 if results[0] == "draw" else int(results[0] == "loss")
-
-
-def _results(record: GameRecord) -> Iterator[tuple[Any, ...]]:
-    """What is counted of a game: its result, and whether the policy ended it by an invalid answer."""
-    if record.discarded is not None:
-        return
-    policy, opponent, role = _sides(record)
-    group = (policy, opponent.kind, opponent.name, record.game, role)
-    yield (*group, record.result(role % 2))
-    last = record.turns[-1] if record.turns else None
-    if last is not None and last.verdict != "legal" and last.player in record.trainable:
-        yield (*group, "invalid")
 
 
 def replay(record: GameRecord, named: Container[str] = ()) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from statistics import fmean, median_low
 from typing import Any
 
@@ -27,6 +26,10 @@ SYMPTOMS = (
 _GRADIENT = "actor/grad_norm"
 #: With fewer decided games in a window, role_imbalance is not judged.
 _DECIDED = 30
+#: The settings that are bounds, each with the value that nothing exceeds.
+_BOUNDS = {"shorter": -math.inf, "short_reasoning": math.inf, "entropy_low": -math.inf, "entropy_high": math.inf} | {
+    name: math.inf for name in ("role_imbalance", "invalid", "grad_norm")
+}
 
 
 @dataclass
@@ -41,10 +44,6 @@ class _Series:
             self.first.append(value)
         self.last = [*self.last, value][-window:]
 
-    @property
-    def means(self) -> tuple[float, float]:
-        return fmean(self.first), fmean(self.last)
-
 
 class Guard:
     """Looks at each step's metrics and reports each symptom of each game once, until it clears.
@@ -54,7 +53,8 @@ class Guard:
     """
 
     def __init__(self, settings: Any) -> None:
-        self._bounds, self._window, self._patience = settings, int(settings.window), int(settings.patience)
+        self._window, self._patience = int(settings.window), int(settings.patience)
+        self._bounds = {name: none if settings[name] is None else settings[name] for name, none in _BOUNDS.items()}
         self._series: dict[str, _Series] = {}
         #: By symptom and game: steps in a row with it; negative: steps in a row without it.
         self._streaks: dict[tuple[str, str], int] = {}
@@ -62,12 +62,13 @@ class Guard:
 
     def look(self, metrics: Mapping[str, float]) -> list[str]:
         """Take in a step's metrics; returns a line for each new symptom."""
-        values = dict(_quantities(metrics))
+        values = _quantities(metrics)
         for name, value in values.items():
             if math.isfinite(value):
                 self._series.setdefault(name, _Series()).add(value, self._window)
         games = sorted({name.split("/")[0] for name in values if name != _GRADIENT})
-        shown = dict(self._symptoms(games, values))
+        shown = {(symptom, game): line for game in games for symptom, line in self._of_game(game)}
+        shown |= {(symptom, ""): line for symptom, line in self._of_step(values)}
         new = []
         for key in [(symptom, game) for game in [*games, ""] for symptom in SYMPTOMS]:
             streak = self._streaks.get(key, 0)
@@ -93,61 +94,55 @@ class Guard:
 
     # -- symptoms ------------------------------------------------------------------------------------------------------
 
-    def _symptoms(self, games: Iterable[str], values: Mapping[str, float]) -> Iterator[tuple[tuple[str, str], str]]:
-        """The symptoms of this step, as ((symptom, game), line)."""
-        for game in games:  # with both roles a symptom has one line: player 0's
-            for symptom, line in chain(self._of_role(game, 1), self._of_role(game, 0), self._of_game(game)):
-                yield (symptom, game), line
-        gradient = self._ready(_GRADIENT)
-        if self._bounds.grad_norm is not None and gradient and _GRADIENT in values:
-            usual = max(median_low(gradient.first), median_low(gradient.last))
-            if 0 < usual * self._bounds.grad_norm < values[_GRADIENT]:
-                yield ("gradient", ""), f"the gradient's norm is {values[_GRADIENT]:.3g}; its median is {usual:.3g}"
-        bad = sorted(name for name, value in values.items() if not math.isfinite(value))
-        if bad:
-            yield ("not_finite", ""), f"{bad[0]} is {values[bad[0]]}"
-
-    def _of_role(self, game: str, number: int) -> Iterator[tuple[str, str]]:
-        bounds, past = self._bounds, f"over the last {self._window} steps"
-        role, player = f"{game}/p{number}", f"{game}: player {number}"
-        if bounds.shorter is not None and (tokens := self._ready(f"{role}/response_tokens")):
-            early, now = tokens.means
-            if now < bounds.shorter * early:
-                line = f"{player} answered with {now:.1f} tokens on average {past}, {early:.1f} in the first"
-                yield "short_responses", line
-        if bounds.short_reasoning is not None and (short := self._ready(f"{role}/short_reasoning")):
-            early, now = short.means
-            if now > early + bounds.short_reasoning:
-                line = f"{player} hardly reasoned in {now:.0%} of the turns {past}, {early:.0%} at first"
-                yield "short_reasoning", line
-        if entropy := self._ready(f"{role}/entropy"):
-            _, now = entropy.means
-            line = f"{player}'s entropy is {now:.2g} nats per token {past}"
-            if bounds.entropy_low is not None and now < bounds.entropy_low:
-                yield "low_entropy", line
-            if bounds.entropy_high is not None and now > bounds.entropy_high:
-                yield "high_entropy", line
-
     def _of_game(self, game: str) -> Iterator[tuple[str, str]]:
-        bounds = self._bounds
+        """A game's symptoms in this step, each with its line."""
+        bounds, past = self._bounds, f"over the last {self._window} steps"
+        for role in (1, 0):  # with both roles a symptom has one line: player 0's
+            place, player = f"{game}/p{role}", f"{game}: player {role}"
+            for early, now in self._means(f"{place}/response_tokens"):
+                if now < bounds["shorter"] * early:
+                    line = f"{player} answered with {now:.1f} tokens on average {past}, {early:.1f} in the first"
+                    yield "short_responses", line
+            for early, now in self._means(f"{place}/short_reasoning"):
+                if now > early + bounds["short_reasoning"]:
+                    line = f"{player} hardly reasoned in {now:.0%} of the turns {past}, {early:.0%} at first"
+                    yield "short_reasoning", line
+            for _, now in self._means(f"{place}/entropy"):
+                line = f"{player}'s entropy is {now:.2g} nats per token {past}"
+                if now < bounds["entropy_low"]:
+                    yield "low_entropy", line
+                if now > bounds["entropy_high"]:
+                    yield "high_entropy", line
         series = [self._ready(f"{game}/wins{role}") for role in (0, 1)]
-        if bounds.role_imbalance is not None and series[0] and series[1]:
-            wins = [sum(role.last) for role in series if role]
-            decided = sum(wins)
-            if decided >= _DECIDED and abs(wins[0] - wins[1]) > bounds.role_imbalance * decided:
-                player = int(wins[1] > wins[0])
-                share = f"{wins[player] / decided:.0%} of the decided games of the last {self._window} steps"
-                yield "role_imbalance", f"{game}: player {player} won {share}"
-        if bounds.invalid is not None and (invalid := self._ready(f"{game}/invalid")):
-            early, now = invalid.means
-            if now > max(bounds.invalid, early):
+        wins = [sum(each.last) for each in series if each is not None]
+        if len(wins) == 2 and sum(wins) >= _DECIDED and abs(wins[0] - wins[1]) > bounds["role_imbalance"] * sum(wins):
+            player = f"{game}: player {int(wins[1] > wins[0])}"
+            share = f"{max(wins) / sum(wins):.0%} of the decided games of the last {self._window} steps"
+            yield "role_imbalance", f"{player} won {share}"
+        for early, now in self._means(f"{game}/invalid"):
+            if now > max(bounds["invalid"], early):
                 shares = f"{now:.0%} of the games of the last {self._window} steps, {early:.0%} of the first"
                 yield "invalid", f"{game}: turns that were not legal ended {shares}"
+
+    def _of_step(self, values: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+        """The symptoms of no game."""
+        gradient = self._ready(_GRADIENT)
+        if gradient is not None and _GRADIENT in values:
+            usual = max(median_low(gradient.first), median_low(gradient.last))
+            if 0 < usual * self._bounds["grad_norm"] < values[_GRADIENT]:
+                yield "gradient", f"the gradient's norm is {values[_GRADIENT]:.3g}; its median is {usual:.3g}"
+        if bad := sorted(name for name, value in values.items() if not math.isfinite(value)):
+            yield "not_finite", f"{bad[0]} is {values[bad[0]]}"
 
     def _ready(self, name: str) -> _Series | None:
         """A series, if it is long enough to be judged."""
         series = self._series.get(name)
         return series if series and len(series.first) == len(series.last) == self._window else None
+
+    def _means(self, name: str) -> Iterable[tuple[float, float]]:
+        """The mean over the first steps and over the last ones; nothing while a series is too short."""
+        series = self._ready(name)
+        return [] if series is None else [(fmean(series.first), fmean(series.last))]
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
@@ -168,18 +163,21 @@ class Guard:
         self._active = set(map(tuple, state.get("active", ())))
 
 
-_OF_ROLE = re.compile(r"games/(?P<game>[^/]+)/p[01]/(response_tokens|short_reasoning|entropy)")
+_OF_ROLE = re.compile(r"games/([^/]+)/p([01])/(response_tokens|short_reasoning|entropy|invalid|win)")
 
 
-def _quantities(metrics: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+def _quantities(metrics: Mapping[str, float]) -> dict[str, float]:
     """The quantities that are watched: by ``<game>/...``, and the gradient's norm."""
+    found: dict[str, float] = {}
     for name, value in metrics.items():
-        if _OF_ROLE.fullmatch(name):
-            yield name.removeprefix("games/"), float(value)
-    for game in [name.split("/")[1] for name in metrics if re.fullmatch(r"games/[^/]+/role_imbalance", name)]:
-        for role in (0, 1):
-            yield f"{game}/wins{role}", metrics[f"games/{game}/p{role}/win"] * metrics[f"games/{game}/p{role}/games"]
-    for game in sorted({name.split("/")[1] for name in metrics if re.fullmatch(r"games/[^/]+/p[01]/invalid", name)}):
-        yield f"{game}/invalid", sum(metrics.get(f"games/{game}/p{role}/invalid", 0.0) for role in (0, 1))
-    if _GRADIENT in metrics:
-        yield _GRADIENT, float(metrics[_GRADIENT])
+        if name == _GRADIENT:
+            found[name] = float(value)
+        elif of_role := _OF_ROLE.fullmatch(name):
+            game, role, what = of_role.groups()
+            if what == "invalid":  # either role's turn may have ended a game
+                found[f"{game}/invalid"] = found.get(f"{game}/invalid", 0.0) + value
+            elif what != "win":
+                found[f"{game}/p{role}/{what}"] = float(value)
+            elif f"games/{game}/role_imbalance" in metrics:
+                found[f"{game}/wins{role}"] = value * metrics[f"games/{game}/p{role}/games"]
+    return found

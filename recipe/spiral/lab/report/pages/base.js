@@ -60,18 +60,6 @@ const SPIRAL = (() => {
   return { take, load, loadPacked, script, start };
 })();
 
-// A page looks as on paper before it is printed, for charts that are drawn as wide as it then is.
-let printing = false;
-function forPaper(on) {
-  if (on === printing) return;
-  printing = on;
-  document.body.classList.toggle("printing", on);
-  SPIRAL.drawForPaper?.(on);
-}
-addEventListener("beforeprint", () => forPaper(true));
-addEventListener("afterprint", () => forPaper(false));
-matchMedia("print").addEventListener("change", ({ matches }) => forPaper(matches));
-
 // The beginning of what has no box of its own.
 function brief(text, most = 400) {
   const whole = String(text ?? "");
@@ -146,3 +134,9 @@ function pageHead(run, here) {
     h("span", { class: `state ${run.running ? "live" : ""}`, role: "status" }, where),
     h("nav", { "aria-label": "Pages" }, links)));
 }
+
+// A page is drawn by its own function, when all scripts are there. A game does not change any more.
+addEventListener("DOMContentLoaded", () => {
+  const page = document.body.dataset.page;
+  SPIRAL.start({ index: overview, evaluation, games: list, game: replay }[page], { renew: page !== "game" });
+});

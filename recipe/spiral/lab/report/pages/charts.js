@@ -1,6 +1,27 @@
 // Charts: plotly drawn in the page's own colours, when they come into sight. Lines have their names at their ends.
 "use strict";
 
+// A run's curves, by the names of their metrics.
+function reader(data) {
+  const curve = (name, more = {}) => {
+    const found = data.curves[name];
+    return found ? { x: data.axes[found[0]], y: found[1], ...more } : null;
+  };
+  const names = Object.keys(data.curves);
+  const withLimits = (core, aux, more) => {
+    const line = curve(core, more), low = curve(`${aux}_low`), high = curve(`${aux}_high`);
+    return line && low && high && low.y.length === line.y.length ? { ...line, low: low.y, high: high.y } : line;
+  };
+  return { curve, names, withLimits };
+}
+
+const FIRST = (line) => line?.y.find((value) => value !== null), LAST = (line) => line?.y.findLast((value) => value !== null);
+const roleName = (role) => `player ${role}`;
+
+function gamesOf(names, pattern) {
+  return [...new Set(names.map((name) => name.match(pattern)?.[1]).filter(Boolean))].sort();
+}
+
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const PALETTE = ["p0", "p1", "win", "third", "loss", "fourth", "draw"];
 // Plotly reads some HTML in texts: names must not.
@@ -16,11 +37,6 @@ const inSight = new IntersectionObserver((entries) => {
 
 async function drawNow(plot) {
   await plotly();
-  drawWhole(plot);
-}
-
-// At once, for which the library must be there; `width` in pixels, where that is not the plot's.
-function drawWhole(plot) {
   const spec = drawn.get(plot);
   if (!spec || !plot.isConnected || !plot.clientWidth) return;
   const [traces, layout] = spec(plot.clientWidth);
@@ -39,48 +55,6 @@ function redraw() {
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
-// On paper all charts are there, and as wide as it is.
-SPIRAL.drawForPaper = (on) => {
-  if (!on) redraw();
-  else if (window.Plotly) for (const plot of drawn.keys()) drawWhole(plot);
-};
-addEventListener("load", plotly);
-
-// How lines are shown on a page: smoothed by an exponential moving average with this weight, over steps or hours.
-const view = { smooth: 0, hours: false };
-
-function smoothed(values) {
-  let mean = 0, weight = 0;
-  return values.map((value) => {
-    if (value === null || value === undefined) return value;
-    mean = view.smooth * mean + (1 - view.smooth) * value;
-    weight = view.smooth * weight + 1 - view.smooth;
-    return mean / weight;
-  });
-}
-
-// The hours after which a run was at a step, from [steps, seconds] of some.
-function hoursAt([steps, seconds], step) {
-  const next = steps.findIndex((one) => one >= step), after = next < 0 ? steps.length - 1 : next, before = Math.max(0, after - 1);
-  const share = steps[after] === steps[before] ? 0 : Math.min(1, (step - steps[before]) / (steps[after] - steps[before]));
-  return (seconds[before] + share * (seconds[after] - seconds[before])) / 3600;
-}
-
-// A line as it is to be seen; `line.times` are its run's.
-function viewed(line) {
-  const shown = { ...line, x: view.hours && line.times ? line.x.map((step) => hoursAt(line.times, step)) : line.x };
-  if (view.smooth) for (const values of ["y", "low", "high"]) if (line[values]) shown[values] = smoothed(line[values]);
-  return shown;
-}
-
-// The controls of that. `changed` is called where more is to be done than to draw the charts anew.
-function viewControls(changed = redraw) {
-  const value = h("output", {}, view.smooth.toFixed(2));
-  const slider = h("input", { type: "range", id: "smoothing", min: 0, max: .99, step: .01, value: view.smooth, oninput: () => { view.smooth = Number(slider.value); value.textContent = view.smooth.toFixed(2); redraw(); } });
-  const axis = h("select", { id: "axis", onchange: () => { view.hours = axis.value === "hours"; changed(); } }, [["step", "steps"], ["hours", "hours since the start"]].map(([key, title]) => h("option", { value: key, selected: view.hours === (key === "hours") }, title)));
-  return [h("label", { for: "smoothing" }, h("span", {}, "Smoothing ", value), slider), h("label", { for: "axis" }, "Over", axis)];
-}
-
 // A chart's card. `build` takes the plot's width and gives plotly's traces and layout.
 function card(title, note, build, { wide = false, height = null, width = null, least = null, summary = "" } = {}) {
   const size = (height ? `height:${height}px;` : "") + (width ? `max-width:${width}px;` : "") + (least ? `min-width:${least}px` : "");
@@ -95,13 +69,13 @@ function forgetCharts() {
   drawn.clear();
 }
 
-function baseLayout({ share = false, zero = false, x = view.hours ? "hours" : "step", range = null } = {}) {
+function baseLayout({ share = false, zero = false, x = "step", range = null } = {}) {
   const touch = matchMedia("(pointer: coarse)").matches;
   const axis = { color: colour("soft"), gridcolor: colour("grid"), zeroline: false, linecolor: colour("line"), tickfont: { size: 11 }, fixedrange: touch };
   return {
     margin: { l: 44, r: 12, t: 8, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("ink") },
-    xaxis: { ...axis, showgrid: false, unifiedhovertitle: { text: view.hours ? "%{x:.3~r} hours" : "step %{x:,}" }, title: { text: x, font: { size: 11, color: colour("soft") }, standoff: 6 }, nticks: 7 },
+    xaxis: { ...axis, showgrid: false, unifiedhovertitle: { text: "step %{x:,}" }, title: { text: x, font: { size: 11, color: colour("soft") }, standoff: 6 }, nticks: 7 },
     yaxis: { ...axis, tickformat: share ? ".2~%" : null, rangemode: zero || share ? "tozero" : "normal", range, nticks: 6 },
     showlegend: false, hovermode: "x unified", dragmode: touch ? false : "zoom",
     hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { size: 12, color: colour("ink") }, namelength: -1 },
@@ -156,16 +130,15 @@ function lineChart(title, note, all, options = {}) {
   if (!lines.length) return null;
   const build = (width) => {
     const layout = baseLayout(options), traces = [];
-    const coloured = lines.map((line, place) => ({ ...line, colour: colour(line.colour ?? PALETTE[place % PALETTE.length]) }))
-      .flatMap((line) => view.smooth && !line.low ? [{ ...viewed(line), y: line.y, thin: true, quiet: true, behind: true }, viewed(line)] : [viewed(line)]);
+    const coloured = lines.map((line, place) => ({ ...line, colour: colour(line.colour ?? PALETTE[place % PALETTE.length]) }));
     for (const line of coloured) {
       if (line.low) {
         traces.push({ x: line.x, y: line.low, mode: "lines", line: { width: 0 }, hoverinfo: "skip" });
         traces.push({ x: line.x, y: line.high, mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: seeThrough(line.colour, .15), hoverinfo: "skip" });
       }
       traces.push({ x: line.x, y: line.y, name: label(line.name), mode: line.x.length < 12 && !line.thin ? "lines+markers" : "lines", connectgaps: true,
-        opacity: line.behind ? .3 : line.thin ? .45 : 1, hoverinfo: line.behind ? "skip" : undefined, line: { color: line.colour, width: line.thin ? 1.2 : 2, dash: line.dash, shape: "linear" }, marker: { size: 5 },
-        hovertemplate: line.behind ? undefined : options.share ? "%{y:.1%}" : "%{y:,.4~r}" });
+        opacity: line.thin ? .45 : 1, line: { color: line.colour, width: line.thin ? 1.2 : 2, dash: line.dash, shape: "linear" }, marker: { size: 5 },
+        hovertemplate: options.share ? "%{y:.1%}" : "%{y:,.4~r}" });
     }
     endNames(coloured, layout, options.height ?? 230, width);
     return [traces, layout];
@@ -175,10 +148,9 @@ function lineChart(title, note, all, options = {}) {
 
 // Shares that add up to one, or amounts on top of each other; as of `lineChart`.
 function stackChart(title, note, found, options = {}) {
-  const all = found.filter(Boolean);
-  if (!all.length) return null;
+  const lines = found.filter(Boolean);
+  if (!lines.length) return null;
   const build = (width) => {
-    const lines = all.map(viewed);
     const layout = baseLayout({ ...options, range: options.full ? [0, 1] : null, zero: true });
     const traces = lines.map((line, place) => {
       const shade = colour(line.colour ?? PALETTE[place % PALETTE.length]);
@@ -199,7 +171,7 @@ function stackChart(title, note, found, options = {}) {
     layout.margin.r = besides(lines.map((line) => shortened(line.name, width)));
     return [traces, layout];
   };
-  return card(title, note, build, { ...options, summary: summary(all, options.share) });
+  return card(title, note, build, { ...options, summary: summary(lines, options.share) });
 }
 
 // The narrowest cell in pixels in which its figure is written; the hover has it in any case.

@@ -1,0 +1,142 @@
+"""The folder of a check: a result and a log for each stage, and the report of all of them.
+
+A stage's result is written when the stage has ended, so that after a kill the next call knows what is done. Nothing
+stays here that was not masked: keys, users, hosts, addresses and users' paths are nobody else's business.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .stages import ENDED, FAILED, PASSED, SKIPPED, Stage
+
+ROOT = Path(__file__).resolve().parents[2]
+JSON, PAGE = "gpu_report.json", "gpu_report.md"
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+_SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth")
+#: Below these, paths are the system's, and say nothing of a user.
+_SYSTEM = "usr|lib|lib64|bin|sbin|opt/nvidia|proc|sys|dev|etc|run/nvidia"
+_PATTERNS = (
+    (re.compile(r"\b(?:sk|hf|ghp|gho|ghs|glpat|xox[abpr])[-_][\w-]{16,}|\bAKIA[A-Z0-9]{16}\b"), "***"),
+    (re.compile(r"(?i)((?:api_?key|token|secret|password)[\"']?\s*[:=]\s*[\"']?)[^\s\"',;&)}]{8,}"), r"\1***"),
+    (re.compile(r"\b([a-z][a-z0-9+.-]*://)[^/\s:@]+:[^/\s@]+@"), r"\1***@"),
+    (re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]+"), "<card>"),
+    # an address with its port; without one it may be a version
+    (re.compile(r"\b(?!127\.|0\.0\.0\.0\b)(?:\d{1,3}\.){3}\d{1,3}(?=:\d)"), "<address>"),
+    (re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b"), "<mail>"),
+    # a path of two parts or more, not inside of another word, a URL or a name that was put in already
+    (re.compile(rf"(?<![\w/.:<>~@-])/(?!(?:{_SYSTEM})(?:/|\b))(?:[\w.+@=%-]+/)+([\w.+@=%-]+)"), r"<path>/\1"),
+)
+#: Accounts and machines that say nothing of anybody.
+_COMMON = {"root", "user", "ubuntu", "admin", "nobody", "runner", "localhost"}
+
+
+@dataclass
+class Result:
+    """How a stage ended: its status, the line that a person should read, the exit status of its process (negative: the
+    signal that ended it), seconds, checks, figures, and of one that failed or was ended the log's last lines."""
+
+    name: str
+    device: str
+    status: str
+    line: str
+    exit: int
+    seconds: float
+    checks: list[dict[str, str]] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+    tail: list[str] = field(default_factory=list)
+
+
+class Report:
+    """The folder's files. Results for another device are not seen."""
+
+    def __init__(self, folder: Path, device: str, stages: Sequence[Stage]) -> None:
+        self.folder, self.device, self.stages = folder, device, stages
+        for part in ("stages", "logs"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        names = {value: "***" for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= 8}
+        names |= {str(Path.home()): "~", tempfile.gettempdir(): "<tmp>", sys.prefix: "<python>"}
+        names |= {str(ROOT): "<project>", str(folder): "<folder>"}
+        words = {getpass.getuser(): "<user>", socket.gethostname(): "<host>"}
+        names |= {word: shown for word, shown in words.items() if len(word) > 3 and word.lower() not in _COMMON}
+        #: What is written in place of certain texts, of which the longer one counts.
+        self._names = names
+        self._texts = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
+
+    def results(self) -> list[Result]:
+        """The results that are there, in the stages' order."""
+        return [result for stage in self.stages if (result := self.read(stage.name)) is not None]
+
+    def read(self, stage: str) -> Result | None:
+        file = self.folder / "stages" / f"{stage}.json"
+        result = Result(**json.loads(file.read_bytes())) if file.is_file() else None
+        return result if result and result.device == self.device else None
+
+    def forget(self, stage: str) -> None:
+        """Remove a stage's result, before it runs again."""
+        (self.folder / "stages" / f"{stage}.json").unlink(missing_ok=True)
+
+    def log(self, stage: str, raw: Path) -> list[str]:
+        """Write a stage's log, masked; returns its lines."""
+        text = _COLOURS.sub("", raw.read_text(encoding="utf-8", errors="replace"))
+        lines: list[str] = self._masked([line.rsplit("\r", 1)[-1] for line in text.split("\n") if line.strip()])
+        self._write(f"logs/{stage}.log", "\n".join(lines) + "\n")
+        return lines
+
+    def write(self, result: Result) -> Result:
+        """Keep a stage's result and renew the report; returns the result as it was masked."""
+        masked = Result(**self._masked(asdict(result)))
+        self._write(f"stages/{result.name}.json", json.dumps(asdict(masked), indent=1))
+        results = [asdict(one) for one in self.results()]
+        counts = {s: sum(one["status"] == s for one in results) for s in (PASSED, FAILED, SKIPPED, ENDED)}
+        summary = {**counts, "not run": len(self.stages) - len(results)}
+        content = {"format": 1, "device": self.device, "summary": summary, "stages": results}
+        self._write(JSON, json.dumps(content, indent=1))
+        self._write(PAGE, "\n".join(self._page(summary, results)) + "\n")
+        return masked
+
+    def _page(self, summary: dict[str, int], results: list[dict[str, Any]]) -> list[str]:
+        """What people read: what passed, what did not, and the figures."""
+        counts = ", ".join(f"{count} {status}" for status, count in summary.items() if count)
+        lines = ["# GPU check", "", f"Device: {self.device}. Stages: {counts}.", ""]
+        if self.device == "cpu":
+            lines += ["This check ran on a CPU, with smaller sizes. It says nothing of a GPU.", ""]
+        lines += ["| stage | result | seconds | |", "| --- | --- | --- | --- |"]
+        for one in results:
+            cells = [one["name"], one["status"], f"{one['seconds']:.0f}", " ".join(one["line"].split())]
+            lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+        for one in results:
+            lines += ["", f"## {one['name']}", ""]
+            lines += [f"- {check['status']}: {check['name']}: {check['detail']}" for check in one["checks"]]
+            lines += ["", "```json", json.dumps(one["figures"], indent=1), "```"]
+            if one["tail"]:
+                lines += ["", f"Exit status {one['exit']}. The log's last lines:", "", "```text", *one["tail"], "```"]
+        return lines
+
+    def _masked(self, value: Any) -> Any:
+        """A JSON value with all texts in it masked."""
+        if isinstance(value, dict):
+            return {self._masked(str(name)): self._masked(inner) for name, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._masked(inner) for inner in value]
+        if isinstance(value, str):
+            value = self._texts.sub(lambda match: self._names[match[0]], value)
+            for pattern, shown in _PATTERNS:
+                value = pattern.sub(shown, value)
+        return value
+
+    def _write(self, name: str, text: str) -> None:
+        """Whole or not at all."""
+        new = self.folder / f"{name}.new"
+        new.write_text(text, encoding="utf-8")
+        new.replace(self.folder / name)
