@@ -1,7 +1,7 @@
-"""The folder of a check: a result and a log for each stage, and the report of all of them.
+"""The folder of a check: the report of all stages' results, as JSON and as a page, and a log of each.
 
-A stage's result is written when the stage has ended, so that after a kill the next call knows what is done. Nothing
-stays here that was not masked: keys, users, hosts, addresses and users' paths are nobody else's business.
+It is written whenever a stage has ended, so that after a kill the next call knows what is done. Nothing stays here that
+was not masked: keys, users, hosts, addresses and users' paths are nobody else's business.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import re
 import socket
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .stages import ENDED, FAILED, PASSED, SKIPPED, Stage
+from .stages import Stage
 
 ROOT = Path(__file__).resolve().parents[2]
 JSON, PAGE = "gpu_report.json", "gpu_report.md"
@@ -62,8 +63,9 @@ class Report:
 
     def __init__(self, folder: Path, device: str, stages: Sequence[Stage]) -> None:
         self.folder, self.device, self.stages = folder, device, stages
-        for part in ("stages", "logs"):
-            (folder / part).mkdir(parents=True, exist_ok=True)
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
+        written = json.loads((folder / JSON).read_bytes())["stages"] if (folder / JSON).is_file() else []
+        self._results = {one["name"]: Result(**one) for one in written if one["device"] == device}
         names = {value: "***" for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= 8}
         names |= {str(Path.home()): "~", tempfile.gettempdir(): "<tmp>", sys.prefix: "<python>"}
         names |= {str(ROOT): "<project>", str(folder): "<folder>"}
@@ -75,16 +77,14 @@ class Report:
 
     def results(self) -> list[Result]:
         """The results that are there, in the stages' order."""
-        return [result for stage in self.stages if (result := self.read(stage.name)) is not None]
+        return [self._results[stage.name] for stage in self.stages if stage.name in self._results]
 
     def read(self, stage: str) -> Result | None:
-        file = self.folder / "stages" / f"{stage}.json"
-        result = Result(**json.loads(file.read_bytes())) if file.is_file() else None
-        return result if result and result.device == self.device else None
+        return self._results.get(stage)
 
     def forget(self, stage: str) -> None:
-        """Remove a stage's result, before it runs again."""
-        (self.folder / "stages" / f"{stage}.json").unlink(missing_ok=True)
+        """Leave out a stage's result, before it runs again."""
+        self._results.pop(stage, None)
 
     def log(self, stage: str, raw: Path) -> list[str]:
         """Write a stage's log, masked; returns its lines."""
@@ -95,20 +95,16 @@ class Report:
 
     def write(self, result: Result) -> Result:
         """Keep a stage's result and renew the report; returns the result as it was masked."""
-        masked = Result(**self._masked(asdict(result)))
-        self._write(f"stages/{result.name}.json", json.dumps(asdict(masked), indent=1))
+        masked = self._results[result.name] = Result(**self._masked(asdict(result)))
         results = [asdict(one) for one in self.results()]
-        counts = {s: sum(one["status"] == s for one in results) for s in (PASSED, FAILED, SKIPPED, ENDED)}
-        summary = {**counts, "not run": len(self.stages) - len(results)}
-        content = {"format": 1, "device": self.device, "summary": summary, "stages": results}
-        self._write(JSON, json.dumps(content, indent=1))
-        self._write(PAGE, "\n".join(self._page(summary, results)) + "\n")
+        self._write(JSON, json.dumps({"format": 1, "device": self.device, "stages": results}, indent=1))
+        self._write(PAGE, "\n".join(self._page(results)) + "\n")
         return masked
 
-    def _page(self, summary: dict[str, int], results: list[dict[str, Any]]) -> list[str]:
+    def _page(self, results: list[dict[str, Any]]) -> list[str]:
         """What people read: what passed, what did not, and the figures."""
-        counts = ", ".join(f"{count} {status}" for status, count in summary.items() if count)
-        lines = ["# GPU check", "", f"Device: {self.device}. Stages: {counts}.", ""]
+        counts = ", ".join(f"{count} {status}" for status, count in Counter(r["status"] for r in results).items())
+        lines = ["# GPU check", "", f"Device: {self.device}. Of {len(self.stages)} stages: {counts}.", ""]
         if self.device == "cpu":
             lines += ["This check ran on a CPU, with smaller sizes. It says nothing of a GPU.", ""]
         lines += ["| stage | result | seconds | |", "| --- | --- | --- | --- |"]

@@ -31,14 +31,11 @@ class Measured(NamedTuple):
 
 
 class Chosen(Protocol):
-    """The rows that an objective trains on.
-
-    Attributes:
-        keys: the names of rows that stay side by side, in their order.
-    """
+    """The rows that an objective trains on."""
 
     @property
-    def keys(self) -> Sequence[tuple[str, ...]]: ...
+    def keys(self) -> Sequence[tuple[str, ...]]:
+        """The names of rows that stay side by side, in their order."""
 
     def mark(self, keys: Sequence[str]) -> None:
         """Be ready for verl to ask the objective's estimator for the advantages of these rows, padding among them."""
@@ -48,15 +45,10 @@ class Chosen(Protocol):
 
 
 class Objective(Protocol):
-    """A loss that is not the policy gradient of single turns.
+    """A loss that is not the policy gradient of single turns."""
 
-    Attributes:
-        together: so many rows, one after the other, make a unit.
-        batch_info: what the workers are told with each batch.
-    """
-
-    together: int
-    batch_info: dict[str, Any]
+    together: int  # so many rows, one after the other, make a unit
+    batch_info: dict[str, Any]  # what the workers are told with each batch
 
     def choose(self, rows: Any) -> Chosen:
         """What is trained of a step's ``training.rows.Rows``; all other turns say why they are left out."""
@@ -66,12 +58,8 @@ class Objective(Protocol):
 
 
 class ObjectiveKind(NamedTuple):
-    """An objective and what it needs.
-
-    Attributes:
-        make: the objective, from the config; in the trainer.
-        wrap_loss: wraps verl's loss function of a micro-batch; in the policy's workers, also where it is not used.
-    """
+    """An objective, made from the config in the trainer; and what wraps verl's loss function of a micro-batch in the
+    policy's workers, also where the objective is not used."""
 
     make: Callable[[Any], Objective]
     wrap_loss: Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -92,12 +80,9 @@ class Kind(NamedTuple):
 
 
 class Watcher:
-    """Watches a training; this one sees nothing.
+    """Watches a training; this one sees nothing."""
 
-    Attributes:
-        stop: why the run is to end after this step; "": it is not.
-    """
-
+    #: Why the run is to end after this step; "": it is not.
     stop: str = ""
 
     def games(

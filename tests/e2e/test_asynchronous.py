@@ -19,8 +19,7 @@ from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.lab.watching.game_metrics import staleness
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.storage.checkpoints import folder_of, latest, read_state
-
-from .conftest import NO_VALIDATION, Runs, games_of, kill_a_worker, logged, small
+from tests.e2e.conftest import NO_VALIDATION, Runs, games_of, kill_a_worker, logged, small
 
 pytestmark = pytest.mark.e2e
 STEPS, GAMES = 6, 16

@@ -15,9 +15,8 @@ from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.models import embedded
 from recipe.spiral.lab.watching.game_metrics import staleness
 from recipe.spiral.processes.composing import detect_hardware
-
-from .conftest import LORA, Runs, check_who_answered, games_of, logged
-from .test_asynchronous import asynchronous, count, steps_of
+from tests.e2e.conftest import LORA, Runs, check_who_answered, games_of, logged
+from tests.e2e.test_asynchronous import asynchronous, count, steps_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 

@@ -15,9 +15,8 @@ import pytest
 
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.processes.launch import clean_run, end_with_parent
-
-from .conftest import LIMIT, LORA, NO_VALIDATION, Runs, games_of, small
-from .test_asynchronous import asynchronous, count
+from tests.e2e.conftest import LIMIT, LORA, NO_VALIDATION, Runs, games_of, small
+from tests.e2e.test_asynchronous import asynchronous, count
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 #: Cores that Ray counts with, and bytes of shared memory.

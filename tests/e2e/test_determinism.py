@@ -15,8 +15,7 @@ import pytest
 import torch
 
 from recipe.spiral.storage.checkpoints import latest
-
-from .conftest import DETERMINISM, NO_VALIDATION, Left, Runs, games_of, said, small
+from tests.e2e.conftest import DETERMINISM, NO_VALIDATION, Left, Runs, games_of, said, small
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 STEPS = 20

@@ -23,8 +23,7 @@ from recipe.spiral.lab.evaluation.matches import GameId
 from recipe.spiral.lab.evaluation.policy_weights import Scorer, load, of_model
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.rollouts.end_tokens import end_tokens
-
-from .conftest import LIMIT, Runs
+from tests.e2e.conftest import LIMIT, Runs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 #: What each engine needs here; the config's own would be four times as much.

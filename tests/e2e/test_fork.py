@@ -19,8 +19,7 @@ import pytest
 
 from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.storage.checkpoints import latest
-
-from .conftest import ROOT, Runs, kill_a_worker, small
+from tests.e2e.conftest import ROOT, Runs, kill_a_worker, small
 
 pytestmark = pytest.mark.e2e
 

@@ -16,9 +16,19 @@ from recipe.spiral.games import make
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.players.prompts import get_template
 from recipe.spiral.players.records import Turn
+from tests.e2e.conftest import (
+    DETERMINISM,
+    LORA,
+    NO_VALIDATION,
+    Run,
+    Runs,
+    check_who_answered,
+    games_of,
+    logged,
+    said,
+    small,
+)
 from tests.lab.opponents.endpoint import KEY, Endpoint, error, good, send
-
-from .conftest import DETERMINISM, LORA, NO_VALIDATION, Run, Runs, check_who_answered, games_of, logged, said, small
 
 ANSWER = "\\boxed{[4]}"
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.players.records import GameRecord
+from tests.e2e.conftest import NO_VALIDATION, Runs, games_of, logged, said, small
+from tests.e2e.test_train_resume import check_arithmetic
 from tests.games.playouts import PENNIES
-
-from .conftest import NO_VALIDATION, Runs, games_of, logged, said, small
-from .test_train_resume import check_arithmetic
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 STEPS = 3

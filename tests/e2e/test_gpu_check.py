@@ -13,8 +13,7 @@ import pytest
 
 from benchmarks.gpu_check.__main__ import SOME_FAILED, main
 from benchmarks.gpu_check.stages import STAGES, Stage
-
-from .conftest import ROOT
+from tests.e2e.conftest import ROOT
 
 
 @pytest.mark.e2e

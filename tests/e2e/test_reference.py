@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from .conftest import LORA, NO_VALIDATION, Runs, logged, small
+from tests.e2e.conftest import LORA, NO_VALIDATION, Runs, logged, small
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 FULL = ["trainer.n_gpus_per_node=2"]

@@ -20,9 +20,8 @@ from experiments import arithmetic
 from recipe.spiral.games import make
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.players.records import GameRecord, Turn
-
-from .conftest import DETERMINISM, LIMIT, LORA, NO_VALIDATION, ROOT, Runs, games_of, logged, small
-from .test_reference import shards
+from tests.e2e.conftest import DETERMINISM, LIMIT, LORA, NO_VALIDATION, ROOT, Runs, games_of, logged, small
+from tests.e2e.test_reference import shards
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 #: The reference becomes the policy after steps 2 and 4; a checkpoint is written after steps 3 and 5.

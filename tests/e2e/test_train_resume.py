@@ -21,8 +21,7 @@ from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 from recipe.spiral.storage.run_config import CHANGES
-
-from .conftest import Left, Run, Runs, games_of, logged, small
+from tests.e2e.conftest import Left, Run, Runs, games_of, logged, small
 
 pytestmark = pytest.mark.e2e
 STEPS = 8

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from recipe.spiral.lab.record_folder import RecordFolder
-
-from .conftest import Runs, logged, small
+from tests.e2e.conftest import Runs, logged, small
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import psutil
 import pytest
 from omegaconf import OmegaConf
 
+from recipe.spiral.lab.graders.grading import Grader
 from recipe.spiral.players.records import Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel
-from recipe.spiral.spin.graded_answers import AnswerLoop, BoxScorer, FunctionScorer, Score, answer_record, scorer
+from recipe.spiral.spin.graded_answers import AnswerLoop, Score, answer_record, by_box, scorer
 from recipe.spiral.spin.pairs import find_pairs
 from recipe.spiral.spin.question_dataset import question_row
 from recipe.spiral.spin.training_questions import TrainingQuestion
@@ -32,16 +34,10 @@ def question(answer: str) -> TrainingQuestion:
 
 
 @pytest.fixture
-def path(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Where workers find the functions: the folder that a run is started in."""
+def awkward(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Callable[[str], Score]:
+    """Scores by our function, which is found in the folder that a run is started in."""
     monkeypatch.chdir(request.path.parent)
-
-
-@pytest.fixture
-def awkward(path: None) -> Iterator[FunctionScorer]:
-    made = FunctionScorer("grading_functions:awkward", 1.0)
-    yield made
-    made.close()
+    return partial(scorer("grading_functions:awkward", 1.0), question("7"))
 
 
 @pytest.mark.parametrize(
@@ -54,16 +50,13 @@ def awkward(path: None) -> Iterator[FunctionScorer]:
     ],
 )
 def test_the_box_is_compared_as_for_benchmarks(response: str, score: Score) -> None:
-    assert scorer("boxed", 5.0).score(question("7"), response) == score
+    assert scorer("boxed", 5.0)(question("7"), response) == score
 
 
 def test_verls_own_function_grades_gsm8k() -> None:
-    made = FunctionScorer("verl.utils.reward_score:default_compute_score", 20.0)
     asked = TrainingQuestion("gsm8k", "0", [{"role": "user", "content": "?"}], "72", "openai/gsm8k", "72", {})
-    try:
-        scores = [made.score(asked, said).value for said in ("so it is\n#### 72", "#### 71", "72")]
-    finally:
-        made.close()
+    score = partial(scorer("verl.utils.reward_score:default_compute_score", 20.0), asked)
+    scores = [score(said).value for said in ("so it is\n#### 72", "#### 71", "72")]
     assert scores == [1.0, 0.0, 0.0]
 
 
@@ -82,22 +75,22 @@ def test_verls_own_function_grades_gsm8k() -> None:
     ],
 )
 def test_what_a_function_does_wrong_costs_its_answer_and_has_a_name(
-    awkward: FunctionScorer, response: str, problem: str
+    awkward: Callable[[str], Score], response: str, problem: str
 ) -> None:
-    assert awkward.score(question("7"), response) == Score(None, problem=problem)
-    assert awkward.score(question("7"), "fine").value == 0.5, "the next answer is graded"
-    assert awkward.score(question("7"), "true").value == 1.0
+    assert awkward(response) == Score(None, problem=problem)
+    assert awkward("fine").value == 0.5, "the next answer is graded"
+    assert awkward("true").value == 1.0
 
 
 @pytest.mark.parametrize("response", ["hang", "spin", "program"])
-def test_a_function_that_never_returns_is_ended(awkward: FunctionScorer, response: str) -> None:
+def test_a_function_that_never_returns_is_ended(awkward: Callable[[str], Score], response: str) -> None:
     """With the programs that it has started."""
-    awkward.score(question("7"), "fine")
+    awkward("fine")
     started = time.monotonic()
-    assert awkward.score(question("7"), response).problem == "time-out"
+    assert awkward(response).problem == "time-out"
     assert time.monotonic() - started < 20
     assert not programs()
-    assert awkward.score(question("7"), "fine").value == 0.5
+    assert awkward("fine").value == 0.5
 
 
 def programs() -> list[psutil.Process]:
@@ -146,11 +139,10 @@ def test_every_session_of_a_question_is_a_response(monkeypatch: pytest.MonkeyPat
     loop.server_manager, loop.tokenizer = Engine(lambda seed: next(answers)), CharacterTokenizer()
     loop.apply_chat_template_kwargs = {}
 
-    class Judge:
-        def score(self, question: TrainingQuestion, response: str) -> Score:
-            return Score(None, problem="time-out") if response == "hang" else BoxScorer(5.0).score(question, response)
+    def score(question: TrainingQuestion, response: str) -> Score:
+        return Score(None, problem="time-out") if response == "hang" else by_box(Grader(5.0), question, response)
 
-    monkeypatch.setattr("recipe.spiral.spin.graded_answers.scorer", lambda *settings: Judge())
+    monkeypatch.setattr("recipe.spiral.spin.graded_answers.scorer", lambda *settings: score)
     row = question_row(question("1200"), GameKey("train", 5, 1, 4, group=4), 1, 4)
     row.pop("__rollout_n__")
 

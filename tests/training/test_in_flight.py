@@ -48,12 +48,11 @@ class League:
     def begin_step(self, step: int) -> None:
         self.begun.append(step)
 
-    def seat(self, games: Any) -> Any:
+    def seat(self, key: GameKey, game: str) -> Any:
         from recipe.spiral.players.seats import Opponent, Seat
 
-        self.seated += [key for key, _ in games]
-        seats = [Seat(Opponent("pool", "step_3"), (0,), True, self.slot), Seat()]
-        return [seats[key.index % 2] for key, _ in games]
+        self.seated.append(key)
+        return Seat() if key.index % 2 else Seat(Opponent("pool", "step_3"), (0,), True, self.slot)
 
     def placed(self, key: GameKey, seat: Any) -> Any:
         return replace(seat, slot=self.slot if seat.opponent.name == "step_3" else None)

@@ -10,7 +10,6 @@ package gives to one in its ``pyproject.toml``:
 
 from __future__ import annotations
 
-import difflib
 import importlib.metadata
 import inspect
 import os
@@ -93,10 +92,8 @@ def id_of(game_id: str) -> str:
         return _ALIASES[name]
     if game_id.startswith(TEXTARENA) or is_class(game_id) or game_id in installed():
         return game_id
-    near = difflib.get_close_matches(game_id, [*_GAMES, *_ALIASES, *installed()], n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
     raise UnknownGame(
-        f"unknown game {game_id!r}.{hint} Known games: {', '.join([*known_games(), *sorted(installed())])}; "
+        f"unknown game {game_id!r}. Known games: {', '.join([*known_games(), *sorted(installed())])}; "
         f"any two-player environment of TextArena is {TEXTARENA}<its id>, and a game of your own module:Class"
     )
 

@@ -8,7 +8,6 @@ only the action; the game ends after a number of turns; and the rewards sum to 0
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import random
 import re
@@ -45,8 +44,7 @@ def entry_of(game_id: str) -> Any:
         raise ImportError(f"{game_id} needs TextArena: {install('textarena')}") from error
     name = game_id.removeprefix(TEXTARENA)
     if name not in ENV_REGISTRY:
-        near = ", ".join(difflib.get_close_matches(name, ENV_REGISTRY, n=3, cutoff=0.5))
-        raise UnknownGame(f"unknown game {game_id!r}: TextArena has no {name!r}. Nearest: {near or 'none'}")
+        raise UnknownGame(f"unknown game {game_id!r}: TextArena has no {name!r}")
     entry = ENV_REGISTRY[name]
     if entry.entry_point in _BROKEN:
         raise UnknownGame(f"{game_id} is broken in TextArena 0.7.4: {_BROKEN[entry.entry_point]}; take another game")

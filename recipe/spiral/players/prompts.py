@@ -116,16 +116,16 @@ class Template:
     def messages(self, observation: str, history: History = ()) -> list[dict[str, str]]:
         """The conversation: an earlier turn is the user's message and the boxed action as the assistant's."""
         messages = [{"role": "system", "content": self.system}] if self.system is not None else []
-        for seen, response in self._before(history):
+        for seen, response in (*self.examples, *((seen, boxed(action)) for seen, action in history)):
             messages.append({"role": "user", "content": self._user(seen)})
             messages.append({"role": "assistant", "content": response})
         return [*messages, {"role": "user", "content": self._user(observation)}]
 
     def text(self, observation: str, history: History = ()) -> str:
-        """A plain template's prompt: the same conversation, line by line."""
-        lines = [] if self.system is None else [self.system]
-        lines += [f"{self._user(seen)} {response}" for seen, response in self._before(history)]
-        return "\n".join([*lines, self._user(observation)])
+        """A plain template's prompt: the same conversation, a line for what is asked with its response."""
+        ends = {"system": "\n", "user": " ", "assistant": "\n"}
+        said = (message["content"] + ends[message["role"]] for message in self.messages(observation, history))
+        return "".join(said).removesuffix(" ")
 
     def encode(
         self, tokenizer: Tokenizer, observation: str, history: History = (), **chat_template_kwargs: Any
@@ -142,9 +142,6 @@ class Template:
             return conversation_ids(tokenizer, self.messages(observation, history), chat_template_kwargs)
         except ValueError as error:
             raise ValueError(f"{error}; take prompt.template=octothinker") from error
-
-    def _before(self, history: History) -> list[tuple[str, str]]:
-        return [*self.examples, *((seen, boxed(action)) for seen, action in history)]
 
     def _user(self, observation: str) -> str:
         # replace() and not format(): observations contain braces

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
@@ -60,8 +60,8 @@ class AnswerLoop(PolicyLoop):
         tokens, truncated = await self._generate(prompt_ids, {**sampling, "seed": key.seed("sampling", 0, 0)})
         text = self._decode(tokens.response_ids)
         settings = self.config.questions
-        judge = scorer(str(settings.grader), float(settings.seconds))
-        score = await asyncio.to_thread(judge.score, question, text)
+        score_of = scorer(str(settings.grader), float(settings.seconds))
+        score = await asyncio.to_thread(score_of, question, text)
         return answer_record(key, question, text, tokens, truncated, score)
 
 
@@ -99,51 +99,33 @@ def _record(key: GameKey, question: TrainingQuestion, turns: list[Turn], problem
 
 
 @cache
-def scorer(grader: str, seconds: float) -> BoxScorer | FunctionScorer:
-    """This process's scorer, by the config's ``questions``. Any number of threads may ask it."""
-    return BoxScorer(seconds) if grader == BOXED else FunctionScorer(grader, seconds)
+def scorer(grader: str, seconds: float) -> Callable[[TrainingQuestion, str], Score]:
+    """What scores responses in this process, by the config's ``questions``. Any number of threads may ask it."""
+    if grader == BOXED:
+        return partial(by_box, Grader(seconds))
+    return partial(by_function, Judge(grader, seconds))
 
 
-class BoxScorer:
-    """Compares the content of the last box with the right answer, as for benchmarks.
+def by_box(grader: Grader, question: TrainingQuestion, response: str) -> Score:
+    """The content of the last box is compared with the right answer, as for benchmarks.
 
     An answer that uses up its time is wrong: were it left out, it would pay to give such ones.
     """
-
-    def __init__(self, seconds: float) -> None:
-        self._grader = Grader(seconds)
-
-    def score(self, question: TrainingQuestion, response: str) -> Score:
-        verdict = self._grader.grade(question.question, response)
-        if verdict.reason == CRASH:
-            return Score(None, answer=verdict.answer, problem=verdict.reason)
-        return Score(float(verdict.correct), _VERDICTS.get(verdict.reason, "legal"), verdict.answer)
+    verdict = grader.grade(question.question, response)
+    if verdict.reason == CRASH:
+        return Score(None, answer=verdict.answer, problem=verdict.reason)
+    return Score(float(verdict.correct), _VERDICTS.get(verdict.reason, "legal"), verdict.answer)
 
 
-class FunctionScorer:
-    """Asks a function with the signature of verl's ``compute_score``, "module:function".
-
-    It gets ``data_source``, ``solution_str``, ``ground_truth`` and ``extra_info`` by name, and returns a number, or a
-    dict with one under "score". One response may take so many seconds.
-    """
-
-    def __init__(self, function: str, seconds: float) -> None:
-        self._started = False
-        self._judge = Judge(function, seconds)
-
-    def close(self) -> None:
-        self._judge.close()
-
-    def score(self, question: TrainingQuestion, response: str) -> Score:
-        answer, parts = last_box(response), ("data_source", "ground_truth", "extra_info")
-        asked = {"solution_str": response, **{part: getattr(question, part) for part in parts}}
-        try:
-            value, problem = self._judge.ask(**asked)
-        except NotStarted as error:
-            if not self._started:
-                raise
-            return Score(None, answer=answer, problem=f"{CRASH}: {error}")
-        self._started = True
-        if problem is None and (not isinstance(value, int | float) or not math.isfinite(value)):
-            problem = f"not a number: {value!r}"[:100]
-        return Score(None if problem else float(value), answer=answer, problem=problem)
+def by_function(judge: Judge, question: TrainingQuestion, response: str) -> Score:
+    """A function with the signature of verl's ``compute_score`` is asked: it gets ``data_source``, ``solution_str``,
+    ``ground_truth`` and ``extra_info`` by name, and returns a number, or a dict with one under "score"."""
+    answer, parts = last_box(response), ("data_source", "ground_truth", "extra_info")
+    asked = {"solution_str": response, **{part: getattr(question, part) for part in parts}}
+    try:
+        value, problem = judge.ask(**asked)
+    except NotStarted as error:
+        value, problem = None, f"{CRASH}: {error}"
+    if problem is None and (not isinstance(value, int | float) or not math.isfinite(value)):
+        problem = f"not a number: {value!r}"[:100]
+    return Score(None if problem else float(value), answer=answer, problem=problem)

@@ -116,7 +116,7 @@ def give_seats(batch: Any, league: League) -> None:
         return
     keys = [GameKey(**key) for key in list(batch["key"])]
     games = [str(game) for game in list(batch["data_source"])]
-    seated = league.seat(list(zip(keys, games, strict=True)))
+    seated = [league.seat(key, game) for key, game in zip(keys, games, strict=True)]
     if set(seated) == {Seat()}:  # as the dataset has it
         return
     sessions = [

@@ -11,7 +11,7 @@ from itertools import combinations
 
 from recipe.spiral.games import make
 from recipe.spiral.lab.evaluation.evaluation_folder import Manifest
-from recipe.spiral.lab.evaluation.matches import GameId, MatchUp, Plan
+from recipe.spiral.lab.evaluation.matches import GameId, Plan
 from recipe.spiral.lab.evaluation.ratings import ELO, Outcomes
 from recipe.spiral.lab.evaluation.settings import Randomness
 from recipe.spiral.match import Rules, play
@@ -28,7 +28,7 @@ def manifest(*names: str, seed: int = 0, **settings: object) -> Manifest:
 
 def plan(n: int = 2, *match_ups: tuple[str, str, str], seed: int = 0, randomness: Randomness | None = None) -> Plan:
     chosen = match_ups or (("a", "random", "TicTacToe"), ("b", "random", "TicTacToe"))
-    return Plan(tuple(MatchUp(*one) for one in chosen), (), n, seed, randomness or Randomness.shared)
+    return Plan(chosen, (), n, seed, randomness or Randomness.shared)
 
 
 def game_of(game: GameId, outcome: Result = "win", **more: object) -> GameRecord:

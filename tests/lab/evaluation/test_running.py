@@ -210,7 +210,7 @@ def test_benchmarks_are_asked_once_and_their_lengths_are_their_own(tmp_path: Pat
 def test_who_is_not_played_or_measured_is_named(tmp_path: Path) -> None:
     overrides = ["policies=[random]", "opponents=[perfect]", "games=[TicTacToe,ConnectFour]"]
     made = evaluation(tmp_path, Fakes(), *overrides, "exploitability.games=[KuhnPoker]")
-    assert [one.game for one in made.plan.match_ups] == ["TicTacToe"]
+    assert [game for *_, game in made.plan.match_ups] == ["TicTacToe"]
     assert "not played: random against perfect in ConnectFour: " in made.run()
     assert len(results(tmp_path)["notes"]) == 2
     with pytest.raises(ValueError, match="ConnectFour"):

@@ -83,7 +83,6 @@ def test_a_response_that_the_limit_cut_off_is_one(serve: Serve) -> None:
 #: What is no answer, and a word of what is said then.
 BAD: dict[str, tuple[Behaviour, str]] = {
     "a page": (send(200, b"<html>Welcome</html>", content_type="text/html"), "Welcome"),
-    "nothing": (send(200, b""), ""),
     "a list": (send(200, b"[1]"), ""),
     "no choices": (good({}), ""),
     "null content": (good(completion(None)), ""),
@@ -187,9 +186,7 @@ def test_another_services_headers_are_not_sent(serve: Serve, monkeypatch: pytest
 
 LEAKS: list[Behaviour] = [
     error(401, f"Incorrect API key provided: {KEY}."),
-    error(400, f"{'x' * 290}{KEY} {KEY}"),
     send(404, f"<html>{KEY}</html>".encode()),
-    send(200, f"{KEY}: no JSON".encode()),
     send(200, f'{{"error": "Incorrect API key provided: {KEY}."}}'.encode()),
     send(301, b"", Location=f"/v2?key={KEY}"),
     good(after=0.5),
@@ -230,14 +227,12 @@ def test_a_key_or_a_library_that_is_missing_is_said_at_once(monkeypatch: pytest.
     ("setting", "value"),
     [
         ("model", " "),
-        ("base_url", "api.openai.com/v1"),
         ("base_url", "http://me:password@host/v1"),
         ("base_url", "http://host/v1?key=1"),
         ("api_key_env", "sk-1234"),
         ("template", "octothinker"),
         ("template", "qwen3_general"),
         ("temperature", float("nan")),
-        ("total_timeout", float("inf")),
         ("max_concurrency", 0),
         ("budget_usd", 1.0),  # without prices
         ("tempersture", 1),
@@ -258,7 +253,6 @@ def test_settings_say_what_is_wrong_with_them(setting: str, value: object) -> No
     [
         (error(401, f"Incorrect API key provided: {KEY}."), "HTTP 401.*check api_key_env=SOME_KEY"),
         (error(404, "The model does not exist"), "HTTP 404"),
-        (error(402, "insufficient credit"), "HTTP 402"),
         (send(302, b"", location="https://elsewhere"), "HTTP 302"),
         (send(200, b"<html>Welcome</html>", content_type="text/html"), "Welcome"),
         (None, r"127\.0\.0\.1:1/v1: Connect.*check base_url"),

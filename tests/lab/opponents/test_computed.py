@@ -217,7 +217,8 @@ def test_the_best_moves_are_those_of_plain_minimax(depth: int, positions: int) -
 
 @pytest.mark.parametrize("role", [0, 1])
 def test_it_beats_chance_even_with_a_short_look(role: int) -> None:
-    seats: list[Player] = [AlphaBetaPlayer(2), RandomPlayer()]
-    games = games_between(*seats[:: 1 - 2 * role], "ConnectFour", 100)
+    strong, weak = AlphaBetaPlayer(2), RandomPlayer()
+    first, second = (strong, weak) if role == 0 else (weak, strong)
+    games = games_between(first, second, "ConnectFour", 100)
     assert sum(game.result(role) == "win" for game in games) >= 95
     assert len({tuple(turn.action for turn in game.turns) for game in games}) > 90

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import re
-import signal
-import subprocess
-import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from recipe.spiral.lab.local_server import LocalServer
+from recipe.spiral.lab.play import web
+from recipe.spiral.lab.play.playing import Sitting
 from recipe.spiral.lab.record_folder import RecordFolder
-from recipe.spiral.players.records import GameRecord
+from recipe.spiral.match import Rules
+from recipe.spiral.players.player import Player, Position, RandomPlayer, Response
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -22,75 +22,43 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 #: What may be clicked: squares of a board, or buttons.
-CHOICES = ".board button:visible, #actions button:enabled"
-ROOT = Path(__file__).resolve().parents[3]
-#: The command with an opponent whose name and words are hostile.
-HOSTILE = """
-import recipe.spiral.lab.play.table_opponent as opponents
-from recipe.spiral.players.player import Response
-from recipe.spiral.players.player import RandomPlayer
+CHOICES = ".board button:visible, #actions button:visible"
+Serve = Callable[..., str]
+
 
 class Hostile(RandomPlayer):
     name = "<img src=x onerror=alert(1)>"
-    async def respond(self, position):
-        action = await super().respond(position)
-        words = "</script><script>alert(2)</script><b>bold</b> \\x1b[31m \\u202eevil " + "x" * 1_000_000
-        return Response(words + action.text)
 
-opponents.make_player = lambda kind: Hostile()
-from recipe.spiral.lab.play.__main__ import main
-import sys
-sys.exit(main())
-"""
-
-
-class Table:
-    """The command, and the address that it printed."""
-
-    def __init__(self, arguments: list[str], program: list[str]) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(
-            [sys.executable, *program, *arguments, "--web", "--seed", "1"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=environment,
-        )
-        assert self.process.stdout is not None
-        self.printed = ""
-        for line in self.process.stdout:
-            self.printed += line
-            if address := re.search(r"http://127\.0\.0\.1:\d+/\S+/", line):
-                self.address = address[0]
-                return
-        raise AssertionError(self.printed)
-
-    def end(self) -> tuple[int, str]:
-        """Ctrl-C; its status, and what it printed."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-        rest, _ = self.process.communicate(timeout=60)
-        return self.process.returncode, self.printed + rest
+    async def respond(self, position: Position) -> Response:
+        words = "</script><script>alert(2)</script><b>bold</b> \x1b[31m \u202eevil " + "x" * 1_000_000
+        return Response(words + (await super().respond(position)).text)
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[..., Table]]:
-    tables: list[Table] = []
+def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """Serves a table in a thread; returns its address."""
+    begun, served = threading.Event(), list[tuple[LocalServer, Any]]()
+    uvicorn = LocalServer.uvicorn
 
-    def start(*arguments: str, program: list[str] | None = None) -> Table:
-        program = program or ["-m", "recipe.spiral.play"]
-        tables.append(Table([*arguments, "--save", str(tmp_path / "played")], program))
-        return tables[-1]
+    def kept(server: LocalServer, application: Any) -> Any:
+        served.append((server, uvicorn(server, application)))
+        begun.set()
+        return served[0][1]
+
+    monkeypatch.setattr(LocalServer, "uvicorn", kept)
+    threads: list[threading.Thread] = []
+
+    def start(game: str, opponent: Player, role: int = 0) -> str:
+        sitting = Sitting(game, opponent, Rules(), 1, tmp_path, role)
+        threads.append(threading.Thread(target=web.serve, args=(sitting, 0)))
+        threads[0].start()
+        begun.wait()
+        server = served[0][0]
+        return f"http://127.0.0.1:{server.socket.getsockname()[1]}/{server.token}/"
 
     yield start
-    for table in tables:
-        if table.process.poll() is None:
-            table.process.kill()
-            table.process.wait()
-
-
-def saved(tmp_path: Path) -> list[GameRecord]:
-    return list(RecordFolder(tmp_path / "played" / "games").read("human"))
+    served[0][1].should_exit = True
+    threads[0].join()
 
 
 def wait_for_turn(page: Page) -> bool:
@@ -113,51 +81,49 @@ def by_clicks(page: Page) -> None:
 @pytest.mark.parametrize(
     ("game", "role", "width", "scheme"),
     [
-        ("TicTacToe", "0", 1280, "light"),
-        ("KuhnPoker", "1", 390, "dark"),
-        ("ConnectFour", "1", 390, "light"),
-        ("Breakthrough-5", "0", 390, "dark"),
+        ("TicTacToe", 0, 1280, "light"),
+        ("KuhnPoker", 1, 390, "dark"),
+        ("ConnectFour", 1, 390, "light"),
+        ("Breakthrough-5", 0, 390, "dark"),
     ],
 )
 def test_a_game_is_played_to_its_end_by_clicks(
-    game: str, role: str, width: int, scheme: str, serve: Callable[..., Table], page: Page, tmp_path: Path
+    game: str, role: int, width: int, scheme: str, serve: Serve, page: Page, tmp_path: Path
 ) -> None:
-    table = serve(game, "random", "--role", role)
+    address = serve(game, RandomPlayer(), role)
     page.set_viewport_size({"width": width, "height": 700})
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    page.goto(table.address)
+    page.goto(address)
     wait_for_turn(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     cards = page.locator("#table .card-face")
     if game == "KuhnPoker":
-        own, other = cards.nth(int(role)), cards.nth(1 - int(role))
+        own, other = cards.nth(role), cards.nth(1 - role)
         assert own.inner_text() in ("J", "Q", "K") and other.get_attribute("aria-label") == "a hidden card"
     else:
         assert page.locator("#table .board td").count() in (9, 36, 49)
     by_clicks(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    [record] = saved(tmp_path)
+    [record] = RecordFolder(tmp_path / "games").read("human")
     if game == "KuhnPoker":
         assert {*cards.all_inner_texts()} < {"J", "Q", "K"} and cards.count() == 2, "all is shown at the end"
     elif game != "Breakthrough-5":
         squares = page.locator("#table .board td").all_inner_texts()
         assert page.locator("#table .board td.new").all_inner_texts()[-1:] in (["X"], ["O"]), "the last move"
         assert squares.count("X") + squares.count("O") == len(record.turns)
-    mine, others = (record.rewards[int(role)], record.rewards[1 - int(role)])
-    headline = "You won." if mine > others else "You lost." if mine < others else "A draw."
-    assert page.locator("#status").inner_text() == headline
+    assert (
+        page.locator("#status").inner_text()
+        == {"win": "You won.", "loss": "You lost.", "draw": "A draw."}[record.result(role)]
+    )
     assert page.locator("#moves li").count() == len(record.turns)
-    assert record.players[int(role)] == "human"
+    page.click("#swap")
+    page.locator(f"#players:has-text('You are player {1 - role}')").wait_for()
     page.goto("about:blank")  # what a page asks of a server that has ended is an error
-    status, printed = table.end()
-    assert status == 130
-    assert "Traceback" not in printed
 
 
-def test_hostile_words_stay_words(serve: Callable[..., Table], page: Page) -> None:
+def test_hostile_words_stay_words(serve: Serve, page: Page) -> None:
     """The page fixture fails at a dialog, an error, or a request to elsewhere."""
-    table = serve("TicTacToe", "random", program=["-c", HOSTILE])
-    page.goto(table.address)
+    page.goto(serve("TicTacToe", Hostile()))
     wait_for_turn(page)
     page.locator(CHOICES).first.click()
     words = page.locator("#moves pre").first
@@ -168,3 +134,4 @@ def test_hostile_words_stay_words(serve: Callable[..., Table], page: Page) -> No
     assert len(text) < 21_000
     assert page.locator("main img, main script, main b").count() == 0
     assert "<img src=x" in page.locator("#players").inner_text()
+    page.goto("about:blank")

@@ -12,7 +12,6 @@ import pytest
 from recipe.spiral.games import make
 from recipe.spiral.lab.audit.replay import differences, replay
 from recipe.spiral.lab.play.playing import Finished, Move, Sitting, response_of
-from recipe.spiral.lab.play.table_opponent import Opponent
 from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.match import Rules
 from recipe.spiral.players.player import Player, Position, RandomPlayer
@@ -52,7 +51,7 @@ def played(tmp_path: Path) -> Callable[..., tuple[Finished, GameRecord]]:
     def run(
         face: Face, opponent: Player, game: str = "TicTacToe", role: int = 0, rules: Rules | None = None
     ) -> tuple[Finished, GameRecord]:
-        sitting = Sitting(game, Opponent(opponent, rules or Rules()), 5, tmp_path, role)
+        sitting = Sitting(game, opponent, rules or Rules(), 5, tmp_path, role)
         finished = asyncio.run(sitting.play(face))
         [record] = RecordFolder(tmp_path / "games").read("human")
         return finished, record
@@ -93,21 +92,26 @@ def test_every_game_can_be_played_to_its_end_in_both_roles(game_id: str, role: i
     assert record.termination == "rules"
     assert record.trainable == (1 - role,)
     assert record.players[role] == record.opponent == "human"
-    assert len(finished.moves) == len(face.moves) == len(record.turns)
+    hides = not make(game_id, 0).perfect_information
+    assert len(finished.revealed) == hides * len(record.turns) and len(face.moves) == len(record.turns)
     assert differences(record, replay(record, Rules())) == []
 
 
-def test_an_illegal_answer_of_the_opponent_follows_the_rules_and_is_said(played: Played) -> None:
-    finished, record = played(entering("0"), Scripted(boxed("[0]")), rules=Rules((-1.0, 1.0)))
-    assert record.rewards == finished.rewards == (1.0, -1.0)
-    assert finished.headline == "You won."
-    assert "scripted made no legal move: its action is against the rules" in finished.why
-
-
-def test_the_words_of_an_illegal_answer_are_shown(played: Played) -> None:
-    finished, record = played(entering("0"), Scripted("I give up"))
-    assert record.rewards == (0.5, -1.5)
-    assert "has no \\boxed{}" in finished.why and finished.moves[-1].response == "I give up"
+@pytest.mark.parametrize(
+    ("response", "rules", "rewards", "why"),
+    [
+        (boxed("[0]"), Rules((-1.0, 1.0)), (1.0, -1.0), "[0] (its action is against the rules)"),
+        ("I give up", Rules(), (0.5, -1.5), "no legal move (its response has no \\boxed{} with an answer)"),
+    ],
+)
+def test_an_illegal_answer_of_the_opponent_follows_the_rules_and_is_said(
+    response: str, rules: Rules, rewards: tuple[float, float], why: str, played: Played
+) -> None:
+    face = entering("0")
+    finished, record = played(face, Scripted(response), rules=rules)
+    assert record.rewards == finished.rewards == rewards
+    assert finished.headline == "You won." and "scripted made no legal move" in finished.why
+    assert (face.moves[-1].said, face.moves[-1].response) == (why, response)
 
 
 def test_nothing_that_is_hidden_is_shown_before_the_end(played: Played) -> None:
@@ -116,9 +120,8 @@ def test_nothing_that_is_hidden_is_shown_before_the_end(played: Played) -> None:
     face = entering("call")
     finished, record = played(face, opponent, "KuhnPoker", role=1)
     assert "SECRET" not in repr((face.observations, face.moves))
-    assert face.moves[0].action is None
+    assert face.moves[0].said == "has moved"
     game = make("KuhnPoker", record.key.game_seed())
     assert f"Your card: {game.cards[1]}" in face.observations[0]  # type: ignore[attr-defined]
-    assert "SECRET" in finished.moves[0].response
+    assert "SECRET" in finished.revealed[0].response
     assert f"player 0 has {game.cards[0]}" in finished.board  # type: ignore[attr-defined]
-    assert f"Your card: {game.cards[0]}" in finished.seen  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.games import make
 from recipe.spiral.lab.models import embedded
-from recipe.spiral.lab.play.table_opponent import Opponent, Transformers, find
+from recipe.spiral.lab.play.table_opponent import Transformers, find
 from recipe.spiral.match import Rules
 from recipe.spiral.players.player import Generation, Position
 from recipe.spiral.players.prompts import encoder
@@ -69,8 +69,7 @@ def run(tmp_path: Path, tiny: Path) -> Path:
     return folder
 
 
-def settings(opponent: Opponent) -> dict[str, Any]:
-    player: Any = opponent.player
+def settings(player: Any) -> dict[str, Any]:
     return {**player.sampling, "prompt_length": player.prompt_length}
 
 
@@ -85,28 +84,28 @@ def settings(opponent: Opponent) -> dict[str, Any]:
     ],
 )
 def test_a_name_is_an_opponent(game: str, model: str | None, name: str, cache: Path) -> None:
-    opponent = find(game, model, cache)
-    assert opponent.player.name.startswith(name)
-    assert opponent.rules == Rules()
+    opponent, rules = find(game, model, cache)
+    assert opponent.name.startswith(name)
+    assert rules == Rules()
 
 
 def test_a_run_is_its_latest_snapshot_with_the_runs_rules_sampling_and_tokenizer(run: Path, cache: Path) -> None:
-    opponent = find("TicTacToe", str(run), cache)
-    assert opponent.player.name == "my_run/step_000040"
-    assert opponent.rules == Rules((-1.0, 1.0), "read", 6)
+    opponent, rules = find("TicTacToe", str(run), cache)
+    assert opponent.name == "my_run/step_000040"
+    assert rules == Rules((-1.0, 1.0), "read", 6)
     expected = {"temperature": 0.5, "top_p": 0.9, "top_k": 3, "max_tokens": 12, "prompt_length": 300}
     assert settings(opponent) == expected
-    assert find("TicTacToe", f"{run}@20", cache).player.name == "my_run/step_000020"
+    assert find("TicTacToe", f"{run}@20", cache)[0].name == "my_run/step_000020"
     game = make("TicTacToe", 0)
     position = Position(GameKey("human", 5, 0, 0), game, 0, 0, game.observation(0))
-    assert "\\boxed{" in asyncio.run(opponent.player.respond(position)).text
+    assert "\\boxed{" in asyncio.run(opponent.respond(position)).text
 
 
 def test_an_exported_model_plays_by_its_runs_rules(run: Path, tiny: Path, tmp_path: Path, cache: Path) -> None:
     exported = shutil.copytree(tiny, tmp_path / "my-model")
     shutil.copyfile(run / "config.yaml", exported / EXPORTED)
-    opponent = find("TicTacToe", str(exported), cache, temperature=0.25)
-    assert (opponent.player.name, opponent.rules) == ("my-model", Rules((-1.0, 1.0), "read", 6))
+    opponent, rules = find("TicTacToe", str(exported), cache, temperature=0.25)
+    assert (opponent.name, rules) == ("my-model", Rules((-1.0, 1.0), "read", 6))
     found = settings(opponent)
     assert (found["top_k"], found["max_tokens"], found["temperature"]) == (3, 12, 0.25)
 

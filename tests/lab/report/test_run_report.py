@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from recipe.spiral.lab.evaluation.evaluation_folder import EvaluationFolder
-from recipe.spiral.lab.record_folder import RecordFolder
+from recipe.spiral.lab.record_folder import RecordFolder, unpack
 from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.bundle import Bundle
 from recipe.spiral.lab.report.game_index import COLUMNS
-from recipe.spiral.lab.report.run_report import RunReport, evaluations_of
+from recipe.spiral.lab.report.run_report import RunReport
 from recipe.spiral.storage.metrics_file import METRICS
 from tests.lab.evaluation.made import at_random, manifest, plan
 from tests.made import repack
@@ -92,7 +92,7 @@ def test_steps_that_a_resumed_run_removed_or_played_anew_are_renewed(run: Path, 
 
 def test_torn_files_cost_what_is_torn(run: Path, tmp_path: Path) -> None:
     records = RecordFolder(run / "games")
-    lines, packed = [line.strip() for line in records.lines("train", 2)], records.file("train", 3)
+    lines, packed = [line.strip() for line in unpack(records.file("train", 2))], records.file("train", 3)
     repack(records.file("train", 2), b"\n".join([*lines[:-1], lines[-1][:40]]))
     packed.write_bytes(packed.read_bytes()[:-40])
     with (run / METRICS).open("ab") as metrics:
@@ -141,7 +141,7 @@ def test_every_game_of_an_evaluation_is_there_with_its_policy_and_its_table(tmp_
         {policy for policy, *_ in facts["results"]} == {*bundle.read("games")["policies"]} == {"b", "policy <b>a</b>"}
     )
     assert sum(sum(counts[:3]) for _, _, _, _, *counts in facts["results"]) == 12
-    assert [one["notes"] for one in bundle.read("evaluation")["evaluations"]] == [["a note"]]
+    assert bundle.read("evaluation")["notes"] == ["a note"]
     rows = lines(bundle, "eval", 1)
     assert [(row["game"], row["roles"], row["index"]) for row in rows] == [
         (game.game, game.role, game.place) for game in planned
@@ -151,26 +151,3 @@ def test_every_game_of_an_evaluation_is_there_with_its_policy_and_its_table(tmp_
         assert shown["players"] == list(game.players) and None not in shown["tables"]
     cards = shown["tables"][0]["now"]["cards"]
     assert {*cards} < {"J", "Q", "K"} and len(cards) == 2
-
-
-def test_evaluations_beside_the_run_are_its_own_by_their_policies_paths(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, others = tmp_path / "spiral" / "a", tmp_path / "evaluation"
-    run.mkdir(parents=True)
-    (tmp_path / "link").symlink_to(tmp_path / "spiral")
-    inside = str(run / "pool" / "step_000020")
-    told = {
-        "of the run": {"policies": {"a": {"kind": "model", "run": str(run), "template": "chat"}}},
-        "of a snapshot": {"policies": {"random": {"kind": "random"}, "step_20": {"path": inside}}},
-        "of another": {"policies": {"ab": {"kind": "model", "run": f"{run}b"}}, "settings": {"note": str(run)}},
-        "of nobody": {"policies": [str(run)]},
-    }
-    for name, said in told.items():
-        (others / name).mkdir(parents=True)
-        (others / name / "results.json").write_text(json.dumps({"manifest": said}))
-    (others / "torn").mkdir()
-    (others / "torn" / "results.json").write_text(f'{{"manifest": {{"policies": {{"a": {{"run": "{run}"}}')
-    monkeypatch.chdir(run.parent)
-    for folder in (run, tmp_path / "link" / "a", Path("a")):
-        assert [place.name for place in evaluations_of(folder)] == ["of a snapshot", "of the run"]

@@ -77,7 +77,7 @@ class Evaluation:
         self._seating = Seating(everybody, self.settings, lambda policy: self._engines.generate_as(policy))
         for policy in everybody:
             if policy.model is not None:
-                games = {each.game for each in self.plan.match_ups if policy.name in each[:2]}
+                games = {game for *players, game in self.plan.match_ups if policy.name in players}
                 games |= {each.game for each in self.measuring.all if each.policy is policy}
                 self._seating.check(policy, games)
         self._tabulation = Tabulation()

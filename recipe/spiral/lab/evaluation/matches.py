@@ -28,15 +28,9 @@ from .policy_weights import Scorer, load, of_model, read_tokenizer
 from .settings import MatchUps, Randomness, Settings
 
 SPLIT = "eval"
+#: A policy, its opponent and the game; the policy plays both roles. The two may be the same.
+MatchUp = tuple[str, str, str]
 Item = TypeVar("Item")
-
-
-class MatchUp(NamedTuple):
-    """A policy against an opponent in a game; it plays both roles. The two may be the same."""
-
-    policy: str
-    opponent: str
-    game: str
 
 
 class GameId(NamedTuple):
@@ -93,7 +87,7 @@ class Plan:
         return game.place < self.games_per_role and game[:3] in self._known
 
     @cached_property
-    def _known(self) -> frozenset[tuple[str, str, str]]:
+    def _known(self) -> frozenset[MatchUp]:
         return frozenset(self.match_ups)
 
     def key(self, game: GameId, retry: int = 0) -> GameKey:
@@ -121,13 +115,12 @@ def plan(policies: Sequence[Policy], opponents: Sequence[Policy], settings: Sett
     for kind in settings.match_ups:
         pairs += product(names, others) if kind is MatchUps.cross else _round_robin(names, others)
     playable, left_out = [], []
-    wanted = dict.fromkeys(MatchUp(*pair, game) for pair, game in product(pairs, settings.games))
-    for match_up in wanted:
-        policy, opponent, game = match_up
+    wanted = dict.fromkeys((*pair, game) for pair, game in product(pairs, settings.games))
+    for policy, opponent, game in wanted:
         if reason := known[policy].unable(game) or known[opponent].unable(game):
             left_out.append(f"{policy} against {opponent} in {game}: {reason}")
         else:
-            playable.append(match_up)
+            playable.append((policy, opponent, game))
     if wanted and not playable:
         raise ValueError(f"games: nothing can be played: {left_out[0]}")
     return Plan(tuple(playable), tuple(left_out), settings.games_per_role, settings.seed, settings.randomness)
@@ -149,10 +142,7 @@ def _round_robin(policies: Sequence[str], opponents: Sequence[str]) -> list[tupl
 
 
 class Seating:
-    """Makes the players: those with weights get prompts and sampling, each of the others is one player for all games.
-
-    ``generate_as`` gives a policy's engine; it is called when the policy is seated.
-    """
+    """Makes the players. ``generate_as`` gives a policy's engine; it is called when the policy is seated."""
 
     def __init__(
         self, policies: Sequence[Policy], settings: Settings, generate_as: Callable[[Policy], Generate]
@@ -223,14 +213,11 @@ async def play_games(
     settings: Settings,
     ended: Callable[[GameRecord], None],
 ) -> None:
-    """Play games, ``settings.concurrency`` at a time.
+    """Play the games that are missing, each from the number of its next try on, ``settings.concurrency`` at a time.
 
     A game in which a player, or the game itself, failed is void, and played again with other randomness:
-    ``settings.void_retries`` times, in all starts of the evaluation together.
-
-    Args:
-        games: what is missing, each with the number of its next try.
-        ended: is given each game when it has ended, void ones included.
+    ``settings.void_retries`` times, in all starts of the evaluation together. ``ended`` is given each game, void ones
+    included.
 
     Raises:
         NotAsked: an endpoint's budget or quota is spent.

@@ -32,7 +32,7 @@ class Measured(NamedTuple):
 
 
 class Measuring:
-    """Policies with weights are measured by scores, all that play a game by samples.
+    """Policies with weights can be measured by scores, all that play a game by samples.
 
     Attributes:
         all: who is measured, and at which games.

@@ -170,9 +170,12 @@ class Settings:
     def with_lengths(self, known: Iterable[tuple[int, int]]) -> Settings:
         """With the longest of the policies' lengths, in tokens, where the config leaves a length to them."""
         prompts, responses = list(zip(*known, strict=True)) or [(1,), (1,)]
-        prompt, response = self.data.max_prompt_length, self.data.max_response_length
-        lengths = {"max_prompt_length": prompt or max(prompts), "max_response_length": response or max(responses)}
-        return replace(self, data=replace(self.data, **lengths))
+        data = replace(
+            self.data,
+            max_prompt_length=self.data.max_prompt_length or max(prompts),
+            max_response_length=self.data.max_response_length or max(responses),
+        )
+        return replace(self, data=data)
 
     # In tokens, once ``with_lengths`` has set them:
 

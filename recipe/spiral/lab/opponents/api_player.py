@@ -124,7 +124,13 @@ class ApiPlayer:
 
     def _connect(self) -> None:
         """Make the client, and the places of the responses that may be awaited at a time."""
-        openai, settings = _load_openai(), self.settings
+        if importlib.util.find_spec("openai") is None:
+            raise ImportError(f"opponents behind an API need the openai package: {install('api')}")
+        import openai
+
+        for library in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):
+            logging.getLogger(library).setLevel(logging.WARNING)  # below, they log an endpoint's headers, as they come
+        settings = self.settings
         others = urlsplit(settings.base_url).hostname != "api.openai.com"
         authorization = f"Bearer {self._key}"
 
@@ -249,13 +255,3 @@ def ask_once(endpoints: Mapping[str, ApiSettings], say: Callable[[str], None] = 
 
 def _tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // 4)
-
-
-def _load_openai() -> Any:
-    if importlib.util.find_spec("openai") is None:
-        raise ImportError(f"opponents behind an API need the openai package: {install('api')}")
-    import openai
-
-    for library in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):
-        logging.getLogger(library).setLevel(logging.WARNING)  # below, they log an endpoint's headers, as they come
-    return openai

@@ -55,17 +55,15 @@ def _sitting(options: argparse.Namespace) -> Sitting:
     seed = secrets.randbits(32) if options.seed is None else options.seed
     if why := unwritable(options.save):
         raise ValueError(f"--save {options.save}: {why}; give another folder")
-    opponent = find(game, options.model, options.save / "weights", options.template, options.temperature)
-    if opponent.note:
-        print(opponent.note)
-    return Sitting(game, opponent, seed, options.save, options.role, not options.hide_responses)
+    opponent, rules = find(game, options.model, options.save / "weights", options.template, options.temperature)
+    return Sitting(game, opponent, rules, seed, options.save, options.role, not options.hide_responses)
 
 
 def _in_terminal(sitting: Sitting) -> None:
     sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]  # no letter ends the game
     if sys.stdin.isatty():
         import readline  # noqa: F401  (the arrow keys)
-    name, role = sitting.opponent.player.name, sitting.role
+    name, role = sitting.opponent.name, sitting.role
     print(f"{sitting.game}: you are player {role}, {name} is player {1 - role}.")
     print("Brackets may be left out. An empty line shows the game again, /quit leaves it unsaved.")
     terminal = Terminal(name)
@@ -92,17 +90,15 @@ class Terminal:
             self._print(move)
 
     def _print(self, move: Move) -> None:
-        print(move.said)
+        print(f"{move.name}: {move.said}")
         if move.response:
             print(textwrap.indent(visible(move.response, *_RESPONSE), "  | ", lambda _: True))
 
     def over(self, finished: Finished) -> None:
         """Show the end of a game, and everything that was hidden."""
         print_broken(finished.board)
-        if finished.seen:
-            for move in finished.moves:
-                self._print(move)
-            print(f"\n{self.opponent} saw at its last turn:\n{textwrap.indent(finished.seen, '  | ')}\n")
+        for move in finished.revealed:
+            self._print(move)
         mine, others = finished.rewards
         print(f"{finished.headline} {finished.why}".rstrip(), f"Rewards: you {mine:+g}, {self.opponent} {others:+g}.")
         print(finished.saved, flush=True)

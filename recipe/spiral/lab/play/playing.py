@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from ...games import Game, IllegalAction, make
-from ...match import play
-from ...players.player import Position, Response
+from ...match import Rules, play
+from ...players.player import Player, Position, Response
 from ...players.prompts import boxed, extract_answer, last_box
 from ...players.records import GameRecord, Turn
 from ...players.seeds import GameKey
@@ -22,7 +22,6 @@ from ..drawing import Drawn, drawn
 from ..own_command import command
 from ..record_folder import RecordFolder
 from ..watching.game_metrics import reasoning
-from .table_opponent import Opponent
 
 #: The person's name in records, and the split of the games' keys, in which nothing is trained or validated.
 PERSON = "human"
@@ -47,21 +46,13 @@ class Move:
 
     Attributes:
         name: "you", or the opponent's.
-        action: what was played; None: the person may not know, or it was no action.
+        said: what was played, or why that was no legal action; "has moved" where the person may not know.
         response: what the opponent wrote besides its action; "" if that was nothing, or may not be seen yet.
-        wrong: why the turn was no legal action; "" if it was one.
     """
 
     name: str
-    action: str | None
+    said: str
     response: str
-    wrong: str
-
-    @property
-    def said(self) -> str:
-        """The turn in a line."""
-        wrong = f" ({self.wrong})" if self.wrong else ""
-        return f"{self.name}: {self.action or ('no legal move' if self.wrong else 'has moved')}{wrong}"
 
 
 @dataclass(frozen=True)
@@ -72,20 +63,18 @@ class Finished:
         headline: how it ended for the person: "You won."
         why: what else is to be said about that.
         rewards: the person's, and the opponent's.
-        moves: all turns.
+        revealed: all turns, in a game that hid something; else nothing.
         board: the whole game, as its own renderer shows it.
         table: the same, to be drawn.
-        seen: what the opponent saw last; "" in a game that hides nothing.
         saved: where the game was saved, and how it is replayed.
     """
 
     headline: str
     why: str
     rewards: tuple[float, float]
-    moves: list[Move]
+    revealed: list[Move]
     board: str
     table: Drawn | None
-    seen: str
     saved: str
 
 
@@ -122,6 +111,7 @@ class Sitting:
     """One opponent, and one game after the other.
 
     Attributes:
+        rules: by which is played.
         seed: decides all games: cards, dice, the opponent's draws.
         folder: where games are saved, as records that the report replays.
         role: the person's.
@@ -130,7 +120,8 @@ class Sitting:
     """
 
     game: str
-    opponent: Opponent
+    opponent: Player
+    rules: Rules
     seed: int
     folder: Path
     role: int = 0
@@ -147,13 +138,13 @@ class Sitting:
         """
         key = GameKey(PERSON, self.seed, 0, self.played)
         self.played += 1
-        game, opponent = make(self.game, key.game_seed()), self.opponent.player
-        players = (Person(face), opponent) if self.role == 0 else (opponent, Person(face))
+        game = make(self.game, key.game_seed())
+        players = (Person(face), self.opponent) if self.role == 0 else (self.opponent, Person(face))
 
         def show(turn: Turn) -> None:
             face.moved(self._move(turn, game.perfect_information), drawn(game, self.role))
 
-        record = await play(key, self.game, game, players, (1 - self.role,), self.opponent.rules, show)
+        record = await play(key, self.game, game, players, (1 - self.role,), self.rules, show)
         record.opponent = PERSON
         return self._finished(game, record, self._save(record))
 
@@ -167,15 +158,18 @@ class Sitting:
 
     def _move(self, turn: Turn, all_seen: bool) -> Move:
         """A turn; of the opponent's, only that it was played, unless nothing is hidden."""
-        own = turn.player == self.role
-        action = visible(turn.action, 1000) if turn.action is not None and (own or all_seen) else None
-        said = reasoning(turn.response) if turn.verdict == "legal" else turn.response
-        response = visible(said) if all_seen and not own and self.responses else ""
-        return Move("you" if own else self.opponent.player.name, action, response, _WHY.get(turn.verdict, ""))
+        own, legal = turn.player == self.role, turn.verdict == "legal"
+        said = visible(turn.action or "no legal move", 1000) if own or all_seen or not legal else "has moved"
+        words = visible(reasoning(turn.response) if legal else turn.response)
+        return Move(
+            "you" if own else self.opponent.name,
+            said if legal else f"{said} ({_WHY[turn.verdict]})",
+            words if all_seen and not own and self.responses else "",
+        )
 
     def _finished(self, game: Game, record: GameRecord, saved: str) -> Finished:
         headline = {"win": "You won.", "loss": "You lost.", "draw": "A draw."}[record.result(self.role)]
-        name, why = self.opponent.player.name, ""
+        name, why = self.opponent.name, ""
         match record.termination:
             case "illegal":
                 why = f"{name} made no legal move: {_WHY[record.turns[-1].verdict]}. By the rules that ends the game."
@@ -183,15 +177,13 @@ class Sitting:
                 why = f"The game was ended after {len(record.turns)} turns, as a draw."
             case "prompt_too_long":
                 headline, why = "Nobody won.", f"The game became too long for {name} to read, and both players lost it."
-        seen = [turn.observation for turn in record.turns_of(1 - self.role)]
         return Finished(
             headline,
             why,
             (record.rewards[self.role], record.rewards[1 - self.role]),
-            [self._move(turn, all_seen=True) for turn in record.turns],
+            [self._move(turn, all_seen=True) for turn in record.turns if not game.perfect_information],
             visible(game.render()),
             drawn(game),
-            visible(seen[-1]) if seen and not game.perfect_information else "",
             saved,
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +32,10 @@ FIXED = tuple(kind for kind in KINDS if kind != "api")
 _SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": -1}
 
 
-@dataclass(frozen=True)
-class Opponent:
-    """An opponent, by whose rules is played; ``note`` is what the person should know, or ""."""
-
-    player: Player
-    rules: Rules = field(default_factory=Rules)
-    note: str = ""
-
-
 def find(
     game: str, model: str | None, cache: Path, template: str | None = None, temperature: float | None = None
-) -> Opponent:
-    """The opponent of a name or path, with its weights loaded.
+) -> tuple[Player, Rules]:
+    """The opponent of a name or path, with its weights loaded, and the rules by which it plays.
 
     Args:
         model: "random", "perfect", "alphabeta"; "tiny" or another of the recipe's models; the folder of a model, an
@@ -64,17 +55,14 @@ def find(
         if (template, temperature) != (None, None):
             raise ValueError(f"--template, --temperature: are for models; {model} has no weights")
         check(model, None, [game])
-        return Opponent(make_player(model))
+        return make_player(model), Rules()
     entry = model if model in EMBEDDED else _entry(model)
     run = None if isinstance(entry, str) else _run(Path(entry["path"]).expanduser())
     [policy] = parse([entry], cache, "MODEL", Asked(template))
-    sampling = {key: _number(run, f"actor_rollout_ref.rollout.{key}", usual) for key, usual in _SAMPLING.items()}
+    sampling = _settings(run, "actor_rollout_ref.rollout", _SAMPLING)
     if temperature is not None:
         sampling["temperature"] = temperature
-    note = ""
-    if model in MADE_FOR and game not in MADE_FOR[model]:
-        note = f"{model} has only learned to read {' and '.join(MADE_FOR[model])}: expect illegal answers in {game}."
-    return Opponent(_player(game, policy, sampling), rules_of(run), note)
+    return _player(game, policy, sampling), rules_of(run)
 
 
 def _entry(model: str) -> dict[str, Any]:
@@ -94,15 +82,14 @@ def _run(path: Path) -> DictConfig | None:
     return next((config for _, config in configs_of(path.absolute())), None) if path.is_dir() else None
 
 
-def _number(run: DictConfig | None, key: str, usual: float) -> float:
-    value = setting(run, key)
-    return value if isinstance(value, int | float) else usual
+def _settings(run: DictConfig | None, group: str, usual: Mapping[str, Any]) -> dict[str, Any]:
+    """These settings of a run; the usual ones where it has none."""
+    return {key: value if (own := setting(run, f"{group}.{key}")) is None else own for key, value in usual.items()}
 
 
 def rules_of(run: DictConfig | None) -> Rules:
     """A run's rules; the usual ones without a run."""
-    chosen = {key: value for key in asdict(Rules()) if (value := setting(run, f"rules.{key}")) is not None}
-    return Rules.from_config(OmegaConf.create({**asdict(Rules()), **chosen}))
+    return Rules.from_config(OmegaConf.create(_settings(run, "rules", asdict(Rules()))))
 
 
 def _player(game: str, policy: Policy, sampling: Mapping[str, float]) -> Player:

@@ -69,7 +69,8 @@ class WebPage:
             finished = await self.sitting.play(self)
             print(f"{finished.headline} {finished.why}".rstrip(), finished.saved, flush=True)
             end = asdict(finished)
-            role = await self._entered(phase="over", table=end["table"], moves=end["moves"], legal=[], end=end)
+            moves = end["revealed"] or self.state["moves"]
+            role = await self._entered(phase="over", table=finished.table, moves=moves, end=end)
             self.sitting.role = int(role == "1")
             self._begin()
 
@@ -77,8 +78,7 @@ class WebPage:
         self._entry: asyncio.Future[str] | None = None
         self.state: dict[str, Any] = {
             "game": self.sitting.game,
-            "opponent": visible(self.sitting.opponent.player.name, 80, 1),
-            "note": self.sitting.opponent.note,
+            "opponent": visible(self.sitting.opponent.name, 80, 1),
             "role": self.sitting.role,
             "phase": "theirs",
             "question": self._question,

@@ -21,7 +21,7 @@ from ...processes.run_log import duration
 from ...processes.terminal import fail, note
 from ...storage.disk import unwritable
 from ..local_server import LocalServer, guarded
-from .run_report import REPORT, NoRun, RunReport
+from .run_report import REPORT, RunReport
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         _make(options.folder, options.out or options.folder / REPORT, options)
-    except (NoRun, ImportError, OSError) as error:
+    except (ValueError, ImportError, OSError) as error:
         return fail(error, 2)
     return 0
 
@@ -65,7 +65,7 @@ def _parser() -> Arguments:
 
 def _make(run: Path, out: Path, options: argparse.Namespace) -> None:
     if why := unwritable(out):
-        raise NoRun(f"--out {out}: {why}")
+        raise ValueError(f"--out {out}: {why}")
     server = LocalServer("--serve", options.port) if options.serve else None
     report = RunReport(run, out, options.game)
     begun = time.monotonic()

@@ -8,7 +8,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,23 +39,20 @@ _SETTINGS = (
 _PARTS = ("results", "ratings", "exploitability", "optimality", "benchmarks", "notes")
 
 
-class NoRun(ValueError):
-    """There is nothing of a run in the folder."""
-
-
 class RunReport:
-    """A run's report, or an evaluation's, in ``folder``. A run's shows its evaluations. ``named`` is as of
-    ``games.make_named``.
+    """A run's report, or an evaluation's, in ``folder``. ``named`` is as of ``games.make_named``.
 
     Raises:
-        NoRun: ``run_dir`` is neither a run's folder nor an evaluation's.
+        ValueError: ``run_dir`` is neither a run's folder nor an evaluation's.
         FileExistsError: in ``folder`` are data that no report has made.
     """
 
     def __init__(self, run_dir: Path, folder: Path, named: Sequence[str] = ()) -> None:
         self._is_run = is_run(run_dir)
         if not self._is_run and not is_inside(run_dir, run_dir / GAMES):
-            raise NoRun(f"{run_dir}: no run is here, and no evaluation ({config_file(run_dir).name}, games/, {GAMES})")
+            raise ValueError(
+                f"{run_dir}: no run is here, and no evaluation ({config_file(run_dir).name}, games/, {GAMES})"
+            )
         self.run_dir, self.bundle = run_dir, Bundle(folder)
         # Not the path itself: a report may be sent to others.
         identity = "\0".join([str(run_dir.absolute()), *sorted(named)])
@@ -85,19 +82,25 @@ class RunReport:
         running = is_in_use(self.run_dir)
         if self._looked is None:
             self._write_version(0, running)
-        places = evaluations_of(self.run_dir) if self._is_run else with_results([self.run_dir])
-        looked = (running, [(str(place), _results(place).stat().st_mtime_ns) for place in places])
+        results = self._results()
+        looked = (running, results)
         if not (self.games.renew() | self.curves.renew() | (looked != self._looked)):
             return False
         self._looked = looked
         bundle = self.bundle
         bundle.write("curves", self.curves.shown())
         bundle.write("games", self._catalogue())
-        bundle.write("evaluation", {"evaluations": [*_shown(places)], "paper": PAPER, "paper_averages": PAPER_AVERAGES})
+        bundle.write("evaluation", {**results, "paper": PAPER, "paper_averages": PAPER_AVERAGES})
         bundle.write("run", self._facts(running))
         # Last, and alone: pages look at it to see whether there is anything new.
         self._write_version(time.time_ns() // 1_000_000, running)
         return True
+
+    def _results(self) -> dict[str, Any]:
+        """An evaluation's results, as far as pages show them; none yet, if it goes on. ValueError: they are damaged."""
+        file = self.run_dir / f"{RESULTS}.json"
+        results = read_json(file) if not self._is_run and is_inside(self.run_dir, file) else {}
+        return {part: results[part] for part in _PARTS if part in results}
 
     def _write_version(self, version: int, running: bool) -> None:
         self.bundle.write("version", {"version": version, "running": running, **self._mark})
@@ -169,40 +172,3 @@ def _changes(run_dir: Path) -> Iterator[tuple[int, str, Any, Any]]:
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             entry = json.loads(line)
             yield from ((int(entry["step"]), key, was, now) for key, (was, now) in entry["changed"].items())
-
-
-# -- evaluations -------------------------------------------------------------------------------------------------------
-
-
-def evaluations_of(run_dir: Path) -> list[Path]:
-    """The evaluations of this run that lie in its folder or where evaluations usually lie."""
-    usual = (run_dir.absolute().parent.parent / "evaluation").glob("*")
-    return with_results(
-        [*sorted(run_dir.glob("evaluation*")), *(place for place in sorted(usual) if _is_of(place, run_dir))]
-    )
-
-
-def with_results(places: Iterable[Path]) -> list[Path]:
-    """Evaluations that have results, each once, among these."""
-    return [place for place in {one.resolve(): one for one in places}.values() if is_inside(place, _results(place))]
-
-
-def _results(place: Path) -> Path:
-    return place / f"{RESULTS}.json"
-
-
-def _is_of(place: Path, run_dir: Path) -> bool:
-    """Whether a policy's path, which its identity in the manifest has, is the run's folder or in it."""
-    with suppress(Exception):  # there are no results, or not as main_eval writes them
-        policies = read_json(_results(place))["manifest"]["policies"].values()
-        said = [Path(text) for policy in policies for text in policy.values() if isinstance(text, str)]
-        return any(path.is_relative_to(run_dir.resolve()) for path in said)
-    return False
-
-
-def _shown(places: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    """What the page shows of each evaluation whose results can be read."""
-    for place in places:
-        with suppress(OSError, ValueError):
-            results = read_json(_results(place))
-            yield {"name": place.name, **{part: results[part] for part in _PARTS if part in results}}

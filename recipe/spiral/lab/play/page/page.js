@@ -26,8 +26,7 @@ function showActions(now) {
 }
 
 function showMoves(now) {
-  at("moves").replaceChildren(...now.moves.map((move) => h("li", {}, `${move.name}: `, h("bdi", {}, move.action ?? (move.wrong ? "no legal move" : "has moved")),
-    move.wrong ? h("span", { class: "wrong" }, ` (${move.wrong})`) : null, move.response ? h("pre", {}, move.response) : null)));
+  at("moves").replaceChildren(...now.moves.map((move) => h("li", {}, `${move.name}: `, h("bdi", {}, move.said), move.response ? h("pre", {}, move.response) : null)));
 }
 
 // The table, and the text for whoever wants it; where there is nothing to draw, the text alone.
@@ -49,8 +48,6 @@ function showEnd({ end, opponent }) {
   status(end.headline, mine > other ? "win" : mine < other ? "loss" : "");
   text("rewards", `Rewards: you ${signed(mine)}, ${opponent} ${signed(other)}.`);
   text("saved", end.saved);
-  text("seen", end.seen);
-  at("hidden").hidden = !end.seen;
 }
 
 function show(now) {
@@ -59,7 +56,6 @@ function show(now) {
   document.title = `${yours ? "● " : ""}${now.game} against ${now.opponent}`;
   text("game", now.game);
   at("players").replaceChildren(h("span", { class: `dot p${now.role}` }), `You are player ${now.role}, `, h("span", { class: `dot p${1 - now.role}` }), `${now.opponent} is player ${1 - now.role}.`);
-  text("note", now.note);
   status(yours ? "Your move" : `${now.opponent} is to move`, yours ? "" : "waiting");
   if (over) showEnd(now);
   text("why", now.end ? now.end.why : "");

@@ -221,11 +221,11 @@ function paper(data) {
     table([["model", ([model]) => model], ["training", ([, training]) => training], ["right answers", ([, , value]) => `${value.toFixed(1)}%`, "n"]], rows)));
 }
 
-function benchmarks(one, data) {
+function benchmarks(one) {
   const rows = Object.entries(one.benchmarks ?? {}).flatMap(([policy, scores]) => scores.map((score) => ({ policy, ...score })));
   if (!rows.length) return [];
   return [h("h3", {}, "Benchmarks"), h("div", { class: "card" }, table([["policy", (row) => plain(row.policy)], ["benchmark", (row) => plain(row.benchmark)], ["questions", (row) => row.questions, "n"], ["answers each", (row) => row.samples, "n"],
-    ["right", (row) => [percent(row.avg.value, 1), interval(row.avg.low, row.avg.high)], "n"], ["majority", (row) => percent(row.maj.value, 1), "n"], ["truncated", (row) => percent(row.truncated?.value ?? null, 1), "n"]], rows)), paper(data)];
+    ["right", (row) => [percent(row.avg.value, 1), interval(row.avg.low, row.avg.high)], "n"], ["majority", (row) => percent(row.maj.value, 1), "n"], ["truncated", (row) => percent(row.truncated?.value ?? null, 1), "n"]], rows)), paper(one)];
 }
 
 function ratings(one) {
@@ -267,11 +267,9 @@ async function evaluation() {
   forgetCharts();
   const exact = gamesOf(all.names, /^val-core\/([^/]+)\/nash_conv$/).map((game) => all.curve(`val-core/${game}/nash_conv`, { name: plain(game) }));
   const curves = lineChart("NashConv in validation", "An equilibrium has 0", exact, { zero: true });
-  const parts = data.evaluations.flatMap((one) => {
-    const inside = [...results(one), ...exploited(one), ...benchmarks(one, data)], charts = ratings(one);
-    return [h("h2", {}, `Evaluation: ${plain(one.name)}`), (one.notes ?? []).map((note) => h("p", { class: "note" }, plain(typeof note === "string" ? note : JSON.stringify(note)))), ...inside, charts.length ? h("div", { class: "grid", style: "margin-top:.9rem" }, charts) : null];
-  });
+  const charts = ratings(data), notes = (data.notes ?? []).map((note) => h("p", { class: "note" }, plain(typeof note === "string" ? note : JSON.stringify(note))));
+  const none = run.kind !== "evaluation" ? "An evaluation of this run has a report of its own, which is made of the evaluation's folder." : data.results ? null : "There are no results yet: the evaluation is not over.";
   put(document.querySelector("main"), ...[h("h1", {}, "Evaluation"), ...validation(all, run.asks_questions), h("div", { class: "grid", style: "margin-top:.9rem" }, curves),
-    ...parts, data.evaluations.length ? null : h("p", { class: "note" }, run.kind === "evaluation" ? "There are no results yet: the evaluation is not over." : "No evaluation of this run was found. One in its folder is shown here, and any evaluation has a report of its own.")].flat(3).filter(Boolean));
+    ...notes, ...results(data), ...exploited(data), ...benchmarks(data), charts.length ? h("div", { class: "grid", style: "margin-top:.9rem" }, charts) : null, none ? h("p", { class: "note" }, none) : null].flat(3).filter(Boolean));
   scrollTo(0, top);
 }

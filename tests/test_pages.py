@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from tests.made_configs import composed_by
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "recipe" / "spiral" / "README.md"])
 #: Programs that Hydra configures, by the name of their config.
 PROGRAMS = {"recipe.spiral.main_spiral": "spiral_trainer", "recipe.spiral.main_eval": "eval"}
