@@ -26,7 +26,8 @@ from recipe.spiral.match import Rules, play
 from recipe.spiral.players.player import Position, PromptTooLong, Response
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.storage.checkpoints import CONFIG, write_state
+from recipe.spiral.storage.checkpoints import write_state
+from recipe.spiral.storage.run_files import CONFIG
 from tests.lab.audit.recorded_runs import GAMES, MEMBER, SEED, STEPS, Sampler, config, make_run, rewrite
 from tests.made import repack, unpacked
 

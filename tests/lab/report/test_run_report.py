@@ -17,7 +17,7 @@ from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.bundle import Bundle
 from recipe.spiral.lab.report.game_index import COLUMNS
 from recipe.spiral.lab.report.run_report import RunReport
-from recipe.spiral.storage.metrics_file import METRICS
+from recipe.spiral.storage.run_files import METRICS
 from tests.lab.evaluation.made import at_random, manifest, plan
 from tests.made import repack
 from tests.made_runs import games, write_run

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...processes.arguments import NAMED, Arguments, own_game, run_program
-from ...processes.garbage import collect_less
+from ...processes.launch import collect_less
 from ...processes.terminal import fail, visible
+from ..own_command import NAMED, Arguments, own_game, run_program
 from .auditor import Auditor
 from .recompute import NothingToAudit, Settings
 

@@ -18,7 +18,7 @@ from ...players.player import Generation, Player, PolicyPlayer
 from ...players.prompts import encoder
 from ...players.records import Tokens
 from ...storage.checkpoints import folder_of, latest
-from ...storage.run_config import setting
+from ...storage.run_files import setting
 from ..evaluation.policies import Asked, Policy, configs_of
 from ..evaluation.policy_entries import parse
 from ..evaluation.policy_weights import load, read_tokenizer
