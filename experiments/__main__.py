@@ -20,7 +20,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from recipe.spiral.storage.metrics_file import METRICS, read_metrics
+from recipe.spiral.storage.run_files import METRICS, read_metrics
 
 CONFIGS = Path(__file__).with_name("config")
 #: What trains, by the name of the loop.

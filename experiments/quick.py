@@ -40,7 +40,7 @@ from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.processes.composing import RECIPE
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.rollouts.schedule import parse_games, training_row
-from recipe.spiral.storage.metrics_file import METRICS, MetricsFile, read_metrics
+from recipe.spiral.storage.run_files import METRICS, MetricsFile, read_metrics
 
 #: Keys of the config, and the only values that the quick loop knows for them.
 FIXED: dict[str, Any] = {

@@ -6,6 +6,7 @@ and a session that was killed is cleaned up after by the next.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import getpass
 import os
@@ -22,7 +23,6 @@ from hypothesis import settings
 
 from recipe.spiral import extensions
 from recipe.spiral.processes.composing import detect_hardware
-from recipe.spiral.processes.garbage import end_at_once
 from recipe.spiral.processes.interrupts import interrupt_on_signals
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     interrupt_on_signals()
     # With torch and verl imported, Python's usual thresholds have an eighth of the time go to collecting garbage.
     gc.set_threshold(50_000, 50, 50)
-    end_at_once()
+    atexit.register(gc.freeze)
 
 
 def pytest_collection_finish() -> None:

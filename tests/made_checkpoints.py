@@ -62,8 +62,7 @@ def save_run(run: Path, kind: str) -> None:
     from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
     from verl.utils.fsdp_utils import apply_fsdp2
 
-    from recipe.spiral.storage.checkpoints import TRACKER, write_state
-    from recipe.spiral.storage.saving import seal
+    from recipe.spiral.storage.checkpoints import TRACKER, seal, write_state
 
     original = run / "model"
     if dist.get_rank() == 0:

@@ -14,7 +14,7 @@ from recipe.spiral.match import Rules, play
 from recipe.spiral.players.player import Position, Response
 from recipe.spiral.players.records import SELF_PLAY, GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.storage.metrics_file import MetricsFile
+from recipe.spiral.storage.run_files import MetricsFile
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from tests.made import boxed
 

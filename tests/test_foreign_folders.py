@@ -33,7 +33,7 @@ from recipe.spiral.lab.report.__main__ import main as report
 from recipe.spiral.lab.report.bundle import Bundle
 from recipe.spiral.opponents.model_files import unfit
 from recipe.spiral.rollouts.end_tokens import end_tokens
-from recipe.spiral.storage.run_config import load_config, setting
+from recipe.spiral.storage.run_files import load_config, setting
 from tests.games.playouts import PENNIES
 from tests.made_runs import write_run
 

@@ -22,8 +22,8 @@ FRAMEWORKS = {"verl", "ray", "vllm", "transfer_queue", "tensordict"}
 #: transformers is needed.
 PURE = {
     **dict.fromkeys(("games", "players", "match", "storage"), True),
-    **{f"processes.{name}": True for name in ("cluster", "composing", "garbage", "interrupts", "launch")},
-    **{f"processes.{name}": True for name in ("starting", "terminal", "follow", "as_written")},
+    **{f"processes.{name}": True for name in ("cluster", "composing", "interrupts", "launch")},
+    **{f"processes.{name}": True for name in ("starting", "terminal", "run_log")},
     "opponents": False,
     "rae": False,
 }

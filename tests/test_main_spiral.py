@@ -14,13 +14,11 @@ from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
-from ray.exceptions import RayActorError
 
 from recipe.spiral.processes import interrupts
-from recipe.spiral.processes.causes import cause_of, said_last
 from recipe.spiral.processes.interrupts import END_SIGNALS, STOP, Interrupt
 from recipe.spiral.processes.run_log import RUN_DIR
-from recipe.spiral.running import Ending, forward_environment
+from recipe.spiral.running import SAVE_LIMIT, Ending, forward_environment
 from tests.made_configs import config
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,16 +69,6 @@ def test_a_job_of_a_multirun_that_fails_does_not_end_the_others(tmp_path: Path) 
     assert sorted(folder.name for folder in (tmp_path / "run").iterdir() if folder.is_dir()) == folders
 
 
-DIED = """The actor died unexpectedly before finishing this task.
-	class_name: FastServer
-	actor_id: 01
-	pid: 123
-	name: vllm_server_0_0
-	namespace: x
-The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker \
-unexpectedly exits with a connection error code 2. End of file."""
-
-
 @pytest.fixture(autouse=True)
 def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(interrupts, "_received", [])
@@ -94,11 +82,11 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def ending(tmp_path: Path, said: list[str], trains: bool = True, limit: float = 60, save_freq: int = 4) -> Ending:
+def ending(tmp_path: Path, said: list[str], trains: bool = True, save_freq: int = 4) -> Ending:
     trainer = {"save_freq": save_freq, "default_local_dir": str(tmp_path / "checkpoints")}
     setup = OmegaConf.create({"run_dir": str(tmp_path), "trainer": trainer})
     follow: Any = SimpleNamespace(trains=trains, step_seconds=486.0, say=said.append)
-    made = Ending(setup, follow, limit)  # type: ignore[arg-type]
+    made = Ending(setup, follow)
     made.take_signals()
     return made
 
@@ -120,9 +108,10 @@ def test_where_there_is_nothing_to_save_a_signal_ends_at_once(tmp_path: Path, ho
     assert not (tmp_path / STOP).exists()
 
 
-def test_sigterm_has_a_limit_and_says_what_is_lost(tmp_path: Path) -> None:
+def test_sigterm_has_a_limit_and_says_what_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SAVE_LIMIT, "0.05")
     (tmp_path / "checkpoints" / "global_step_4").mkdir(parents=True)
-    ending(tmp_path, [], limit=0.05)
+    ending(tmp_path, [])
     os.kill(os.getpid(), signal.SIGTERM)
     with pytest.raises(Interrupt, match=r"SIGTERM, and no checkpoint.*SPIRAL_SAVE_LIMIT"):
         time.sleep(10)
@@ -135,17 +124,6 @@ def test_a_death_ends_the_wait(tmp_path: Path) -> None:
         made.end_with(ZeroDivisionError())
         time.sleep(10)
     assert isinstance(made.failure, ZeroDivisionError)
-
-
-def test_a_dead_process_is_named_with_its_last_lines(tmp_path: Path) -> None:
-    error = RayActorError(error_msg=DIED)
-    assert cause_of(error).startswith("vllm_server_0_0 died (its worker process has died")
-    assert cause_of(RayActorError(error_msg="The actor 34 is unavailable")).startswith("Ray lost an actor")
-    (logs := tmp_path / "session_latest" / "logs").mkdir(parents=True)
-    (logs / "worker-ab-01-123.err").write_text("ValueError: no memory for a KV cache\n")
-    (logs / "worker-ab-01-124.err").write_text("another\n")
-    assert said_last(error, tmp_path) == "the last lines of process 123:\n  ValueError: no memory for a KV cache"
-    assert said_last(error, None) == said_last(OSError("x"), tmp_path) == ""
 
 
 def test_values_of_the_environment_are_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from recipe.spiral.checks import ConfigError, check, check_model
+from recipe.spiral.checks import check, check_model
 from recipe.spiral.checks.settle import settle
 from tests.made_configs import CONFIG, SHIPPED, config, without_weights
 
@@ -64,7 +64,7 @@ def test_a_mistake_in_a_preset(tmp_path: Path, text: str) -> None:
     "override", ["fsp.ratio=1.5", "algorithm.rae.decay=-1", "ref_update_rate=0", "guard.invalid=2"]
 )
 def test_a_number_out_of_its_range(tmp_path: Path, override: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{override.partition('=')[0]}="):
+    with pytest.raises(ValueError, match=f"^{override.partition('=')[0]}="):
         check(config(tmp_path, override))
 
 
@@ -200,3 +200,34 @@ def test_the_papers_preset_has_the_papers_settings() -> None:
     config = composed("+experiment=paper")
     plain = OmegaConf.create({"values": [OmegaConf.select(config, key) for key in PAPERS]})
     assert dict(zip(PAPERS, OmegaConf.to_container(plain)["values"], strict=True)) == PAPERS
+
+
+BYPASS = "algorithm.rollout_correction.bypass_mode"
+MIXED = "actor_rollout_ref.actor.fsdp_config.mixed_precision"
+
+
+FULL = ["actor_rollout_ref.rollout.dtype=float32", f"{MIXED}.param_dtype=fp32"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "overrides", "followed"),
+    [
+        ("cpu", [f"{BYPASS}=auto"], True),
+        ("cpu", [f"{BYPASS}=auto", "actor_rollout_ref.rollout.dtype=bfloat16"], False),
+        ("cpu", [f"{BYPASS}=auto", f"{MIXED}.param_dtype=bf16"], False),
+        ("gpu", [f"{BYPASS}=auto"], False),
+        ("gpu", [f"{BYPASS}=auto", *FULL], False),  # TF32
+        ("gpu", [f"{BYPASS}=true"], True),
+        ("gpu", ["loss=dpo"], True),
+        ("gpu", ["+experiment=quickstart"], False),
+    ],
+)
+def test_the_engines_log_probabilities_are_trained_with_where_they_are_the_trainers_or_as_the_user_says(
+    tmp_path: Path, hardware: str, overrides: list[str], followed: bool
+) -> None:
+    groups = [override for override in overrides if override in ("loss=dpo", "+experiment=quickstart")]
+    others = [override for override in overrides if override not in groups]
+    mode = "trainer.v1.trainer_mode=colocate_async"
+    correction = config(tmp_path, *others, mode, hardware=hardware, groups=groups).algorithm.rollout_correction
+    assert correction.bypass_mode is followed
+    assert correction.rollout_is == (None if followed else "token")

@@ -1,4 +1,4 @@
-"""SPIRAL's settings: the type of each, and the range of those that have one.
+"""SPIRAL's settings: the type of each, the range of those that have one, and how one is refused.
 
 Hydra merges ``Spiral`` into verl's config before ``config/spiral_trainer.yaml``, which has the defaults and says what
 each setting does. So Hydra refuses a value of another type, and a name that is not there, also in a preset.
@@ -163,9 +163,9 @@ ConfigStore.instance().store(name=SCHEMA, node=Spiral)
 
 
 # Those of ours that are there: each adds the schema of its settings.
-for _part in ("lab", "spin"):
+for _part, _settings in (("lab", "extension"), ("spin", "spin_settings")):
     if importlib.util.find_spec(f"{__package__}.{_part}") is not None:
-        importlib.import_module(f"{__package__}.{_part}.{_part}_settings")
+        importlib.import_module(f"{__package__}.{_part}.{_settings}")
 
 
 def out_of_range(config: DictConfig, place: str = "") -> Iterator[str]:
@@ -182,3 +182,15 @@ def out_of_range(config: DictConfig, place: str = "") -> Iterator[str]:
             least, most = bounds
             wanted = f"at least {least}" if most == math.inf else f"from {least} to {most}"
             yield f"{place}{key}={value}: must be {wanted}"
+
+
+def require(condition: bool, message: str) -> None:
+    """Refuse a setting, which the message names with its value and the mend. Raises ValueError: the condition does not
+    hold."""
+    if not condition:
+        raise ValueError(message)
+
+
+def written(value: Any) -> str:
+    """A value as it stands on a command line."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -18,9 +18,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import CompactHydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from . import extensions
-from .checks import ConfigError, check, check_model, refusals
+from .checks import check, check_model
+from .checks.combinations import check_by_verl
 from .checks.resumption import finished
 from .checks.settle import settle
 from .processes.cluster import listen_on_loopback
@@ -31,6 +33,10 @@ from .processes.starting import choose_checkpoint, keep_date
 from .processes.terminal import fail, quiet_logging, run_command, visible
 from .rollouts.end_tokens import name_end_tokens
 from .running import train
+from .storage.disk import InUse, only_one
+
+#: What refuses a start, in one line.
+REFUSED = (ValueError, ImportError, OSError, OmegaConfBaseException, InUse)
 
 
 class JobFailed(CompactHydraException):
@@ -81,29 +87,31 @@ def in_child(config: DictConfig) -> int:
 def run(config: DictConfig) -> int:
     """Train; errors become one last line on stderr. Returns the exit status."""
     try:
-        with refusals():
-            settle(config)
-            set_environment(OmegaConf.to_container(config.environment, resolve=True))
-            listen_on_loopback(config)
-            put_on_path(RECIPE.parents[1])
-            if any(not name.startswith("recipe.spiral.") for name in config.extensions):
-                put_on_path(Path.cwd())  # where a module of the user's is, for the run's other processes
-            choose_checkpoint(config)
-            if lines := finished(config):
-                print(visible("\n".join(lines)), flush=True)
-                return 0
-            quiet_logging()
-            check(config)  # without torch and verl, which take seconds to import
-            for extension in extensions.loaded():
-                extension.check(config)
-            import_verl()
-            interrupt_on_signals()
-            tokenizer = check_model(config)
-            name_end_tokens(config, tokenizer.eos_token_id)
-            keep_date(config, tokenizer)
-    except ConfigError as error:
+        settle(config)
+        choose_checkpoint(config)
+        set_environment(OmegaConf.to_container(config.environment, resolve=True))
+        listen_on_loopback(config)
+        put_on_path(RECIPE.parents[1])
+        if any(not name.startswith("recipe.spiral.") for name in config.extensions):
+            put_on_path(Path.cwd())  # where a module of the user's is, for the run's other processes
+        if lines := finished(config):
+            print(visible("\n".join(lines)), flush=True)
+            return 0
+        quiet_logging()
+        check(config)  # without torch and verl, which take seconds to import
+        for extension in extensions.loaded():
+            extension.check(config)
+        import_verl()
+        interrupt_on_signals()
+        tokenizer = check_model(config)
+        name_end_tokens(config, tokenizer.eos_token_id)
+        keep_date(config, tokenizer)
+        check_by_verl(config)
+        Path(config.run_dir).mkdir(parents=True, exist_ok=True)
+        with only_one(Path(config.run_dir)):
+            return train(config)
+    except REFUSED as error:
         return fail(error, status=2)
-    return train(config)
 
 
 def import_verl() -> None:

@@ -11,24 +11,18 @@ import json
 import os
 import signal
 import sys
-import traceback
-import warnings
-from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from . import extensions
-from .checks.combinations import check_late
-from .checks.errors import ConfigError
 from .checks.resumption import followed
-from .processes.as_written import as_written
-from .processes.causes import cause_of, said_last
 from .processes.cluster import chosen_ray
-from .processes.engine_failure import EngineFailure
-from .processes.follow import Follow
+from .processes.composing import as_written
 from .processes.interrupts import (
     INTERRUPTED,
     STOP,
@@ -40,45 +34,40 @@ from .processes.interrupts import (
     name_of,
     note,
 )
-from .processes.launch import TRACKER_VARIABLES, only_one, set_environment, tracker_environment
-from .processes.run_log import LOG, RUN_DIR, duration, say_now
-from .processes.starting import own_checkpoints, set_aside
+from .processes.launch import TRACKER_VARIABLES, set_environment, tracker_environment
+from .processes.run_log import LOG, RUN_DIR, Follow, duration, say_now
+from .processes.starting import set_aside
 from .processes.terminal import fail, show_traceback, visible
 from .rollouts.schedule import AGENT
-from .storage.checkpoints import CONFIG, latest
-from .storage.disk import InUse, LineFile, write_whole
+from .storage.checkpoints import latest
+from .storage.disk import append_line, write_whole
+from .storage.run_files import CONFIG
 
 #: Seconds that a run has for the rest of its step and a checkpoint after SIGTERM, unless this variable says others.
 LIMIT = 120
 SAVE_LIMIT = "SPIRAL_SAVE_LIMIT"
-#: Errors whose message says everything.
-PLAIN = (ConfigError, EngineFailure)
 #: What Ray's own processes do not get: ``timeout`` and a closed terminal send it to the whole group.
 _NOT_FOR_RAY = (signal.SIGTERM, signal.SIGHUP)
 
 
 def train(config: DictConfig) -> int:
-    """Train; errors become one last line on stderr. Returns the exit status: 0, 1 (failed), 2 (refused), 3 (stopped by
-    a watcher) or 130 (a signal)."""
-    run_dir, limit = Path(str(config.run_dir)), os.environ.get(SAVE_LIMIT, str(LIMIT))
-    if not limit.isdecimal():
-        return fail(f"{SAVE_LIMIT}={limit}: must be whole seconds, such as 280", status=2)
-    run_dir.mkdir(parents=True, exist_ok=True)
-    try:
-        with only_one(run_dir), own_checkpoints(config), chosen_ray(config) as session:
-            prepared(config, run_dir)
-            try:
-                by = _run(config, run_dir, int(limit))
-            except Exception as error:
-                if not isinstance(getattr(error, "cause", error), PLAIN):
-                    show_traceback(error)
-                if said := said_last(error, session):
-                    print(visible(said), file=sys.stderr, flush=True)
-                return fail(f"{cause_of(error, PLAIN)}; {again(config)}", status=1)
-    except (ConfigError, InUse) as error:
-        return fail(error, status=2)
-    except KeyboardInterrupt as error:
-        by = str(error) or interrupted_by()
+    """Train, in a folder that is this process's alone; errors become one last line on stderr. Returns the exit status:
+    0, 1 (failed), 3 (stopped by a watcher) or 130 (a signal)."""
+    run_dir = Path(config.run_dir)
+    with chosen_ray(config) as session:
+        prepare(config, run_dir)
+        try:
+            by = _run(config, run_dir)
+        except KeyboardInterrupt as error:
+            by = str(error) or interrupted_by()
+        except Exception as error:
+            from .processes.pulse import said_last
+
+            show_traceback(error)
+            if said := said_last(error, session):
+                print(visible(said), file=sys.stderr, flush=True)
+            cause = getattr(error, "cause", None) or error  # of Ray's error, which has a worker's traceback besides
+            return fail(f"{type(cause).__name__}: {cause}; {again(config)}", status=1)
     if by:
         return fail(f"interrupted by {by}; {again(config)}", INTERRUPTED)
     if (run_dir / STOPPED).is_file():
@@ -88,28 +77,17 @@ def train(config: DictConfig) -> int:
 
 def again(config: DictConfig) -> str:
     """What another start does, for people."""
-    step = latest(Path(str(config.trainer.default_local_dir)))
+    step = latest(Path(config.trainer.default_local_dir))
     return "start it again to begin anew" if step is None else f"start it again to go on from step {step}"
 
 
-def prepared(config: DictConfig, run_dir: Path) -> None:
-    """Have verl look at the config, and write what the run's processes and its folder need. Raises ConfigError."""
+def prepare(config: DictConfig, run_dir: Path) -> None:
+    """Write what the run's processes and its folder need, and resolve the config."""
     for file in (STOPPED, STOP):
         (run_dir / file).unlink(missing_ok=True)
-    # only now, in the environment that the hardware needs
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import validate_config
-
-    try:
-        with redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-            check_late(config)
-    except Exception as error:  # a class that is not there, an argument that it does not take
-        raise ConfigError(verls_reason(error)) from error
     for line in (*set_aside(config), *followed(config, note=True)):
         print(visible(line), flush=True)
-        LineFile(run_dir / LOG).append(line)
+        append_line(run_dir / LOG, line)
     set_environment(tracker_environment(run_dir))
     os.environ[RUN_DIR] = str(run_dir)
     with open_dict(config):
@@ -121,7 +99,27 @@ def prepared(config: DictConfig, run_dir: Path) -> None:
     OmegaConf.resolve(config)  # our resolvers are known in this process only
 
 
-def _run(config: DictConfig, run_dir: Path, limit: int) -> str:
+def write_agent_loops(config: DictConfig, run_dir: Path) -> None:
+    """Write the classes that serve a run's rows into the file in which verl's rollout workers look for them."""
+    loops = {AGENT: "recipe.spiral.rollout.GameAgentLoop"}
+    for extension in extensions.loaded():
+        loops |= extension.agent_loops(config)
+    file = run_dir / "agent_loops.yaml"
+    entries = [{"name": name, "_target_": target} for name, target in loops.items()]
+    file.write_text(json.dumps(entries, indent=1), encoding="utf-8")  # JSON is YAML
+    OmegaConf.update(config, "actor_rollout_ref.rollout.agent.agent_loop_config_path", str(file), force_add=True)
+
+
+def forward_environment(config: DictConfig) -> None:
+    """Pass environment variables to the run's processes on all machines, but for values that are read from the
+    environment: verl prints what it passes on, and on this machine they are inherited."""
+    plain = [name for name, value in as_written(config)["environment"].items() if "${" not in str(value)]
+    names = [*plain, "PYTHONPATH", *TRACKER_VARIABLES, RUN_DIR, extensions.NAMES]
+    variables = {name: os.environ[name] for name in names if name in os.environ}
+    OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
+
+
+def _run(config: DictConfig, run_dir: Path) -> str:
     """Start Ray and verl's trainer in it, and wait for its end; returns the signal after which it has saved and ended,
     or ""."""
     import ray
@@ -132,20 +130,25 @@ def _run(config: DictConfig, run_dir: Path, limit: int) -> str:
 
     print(f"run folder: {run_dir}", flush=True)
     follow = Follow(run_dir)
-    ending = Ending(config, follow, limit)
+    ending = Ending(config, follow)
     pulse = Pulse(died=ending.end_with)
 
-    def ray_runs() -> None:
-        ending.take_signals()  # Ray has taken SIGTERM for itself
+    def start_trainer(**options: Any) -> Any:
+        """verl asks for its actor as soon as Ray runs, which has taken SIGTERM for itself."""
+        ending.take_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_RAY)
         pulse.start()
+        return ray.remote(TaskRunner).options(**options).remote()
 
+    trainer = SimpleNamespace(
+        remote=start_trainer, options=lambda **options: SimpleNamespace(remote=partial(start_trainer, **options))
+    )
     signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_RAY)  # Ray's processes inherit it
     try:
         shows = config.ray_kwargs.ray_init.log_to_driver
         with follow, nullcontext() if shows else redirect_stdout(io.StringIO()):
             say_now("Ray starts")
-            run_ppo(config, task_runner_class=Started(ray.remote(TaskRunner), ray_runs))
+            run_ppo(config, task_runner_class=trainer)
     except KeyboardInterrupt:
         if ending.failure is None:
             raise
@@ -162,54 +165,34 @@ def _run(config: DictConfig, run_dir: Path, limit: int) -> str:
     return ending.by
 
 
-class Started:
-    """Stands in for the actor class that ``verl.trainer.main_ppo.run_ppo`` expects.
-
-    Args:
-        ray_runs: called before the actor is made.
-    """
-
-    def __init__(self, actor: Any, ray_runs: Callable[[], None]) -> None:
-        self._actor, self._ray_runs = actor, ray_runs
-
-    def options(self, **options: Any) -> Started:
-        return Started(self._actor.options(**options), self._ray_runs)
-
-    def remote(self) -> Any:
-        self._ray_runs()
-        return self._actor.remote()
-
-
 class Ending:
     """What ends a run from outside. The first signal asks the trainer to save a checkpoint after its step, and to end;
     Ctrl-C waits for that however long it takes, the others for a limit. A second signal ends at once.
 
     Attributes:
         by: the signal that came; "": none did.
+        failure: what ``end_with`` was given.
     """
 
-    def __init__(self, config: DictConfig, follow: Follow, limit: int) -> None:
-        self._config, self._follow, self._limit = config, follow, limit
-        self._error: BaseException = Interrupt()
+    def __init__(self, config: DictConfig, follow: Follow) -> None:
+        self._config, self._follow = config, follow
+        self._limit = float(os.environ.get(SAVE_LIMIT, LIMIT))
+        self._lost = ""
         self.by = ""
+        self.failure: Exception | None = None
 
     def take_signals(self) -> None:
         handle_by(self._on_signal)
         signal.signal(signal.SIGALRM, self._raise)
 
-    def end_with(self, error: BaseException) -> None:
-        """Interrupt the main thread, which waits for the trainer; ``failure`` is then this error."""
-        self._error = error
+    def end_with(self, error: Exception) -> None:
+        """Interrupt the main thread, which waits for the trainer."""
+        self.failure = error
         os.kill(os.getpid(), signal.SIGALRM)
-
-    @property
-    def failure(self) -> Exception | None:
-        """What ``end_with`` was given, if it is no interrupt."""
-        return self._error if isinstance(self._error, Exception) else None
 
     def _raise(self, number: int, frame: object) -> None:
         # where Ray waits, it swallows what a handler raises, unless that is a KeyboardInterrupt
-        raise self._error if isinstance(self._error, KeyboardInterrupt) else Interrupt(str(self._error))
+        raise Interrupt(str(self.failure or self._lost))
 
     def _on_signal(self, number: int, frame: object) -> None:
         if not note(number):
@@ -217,42 +200,14 @@ class Ending:
         if self.by or not (self._follow.trains and self._config.trainer.save_freq > 0):  # nothing to save
             raise Interrupt(self.by or name_of(number))
         self.by, last = name_of(number), self._follow.step_seconds
-        Path(str(self._config.run_dir), STOP).touch()
+        Path(self._config.run_dir, STOP).touch()
         took = "" if last is None else f" (the last step took {duration(last)})"
         if number == signal.SIGINT:
             self._follow.say(f"Ctrl-C: a checkpoint is saved after this step{took}; once more: at once, without")
             return
-        step = latest(Path(str(self._config.trainer.default_local_dir)))
-        lost = f"{self.by}, and no checkpoint within {self._limit} s ({SAVE_LIMIT}): what came after "
-        self._error = Interrupt(f"{lost}{'the start' if step is None else f'step {step}'} is lost")
+        step = latest(Path(self._config.trainer.default_local_dir))
+        lost = "the start" if step is None else f"step {step}"
+        limit = f"within {self._limit:g} s ({SAVE_LIMIT})"
+        self._lost = f"{self.by}, and no checkpoint {limit}: what came after {lost} is lost"
         signal.setitimer(signal.ITIMER_REAL, self._limit)
-        self._follow.say(f"{self.by}: a checkpoint is saved after this step{took}, within {self._limit} s")
-
-
-def write_agent_loops(config: DictConfig, run_dir: Path) -> None:
-    """Write the classes that serve a run's rows into the file in which verl's rollout workers look for them."""
-    loops = {AGENT: "recipe.spiral.rollout.GameAgentLoop"}
-    for extension in extensions.loaded():
-        loops |= extension.agent_loops(config)
-    file = run_dir / "agent_loops.yaml"
-    entries = [{"name": name, "_target_": target} for name, target in loops.items()]
-    file.write_text(json.dumps(entries, indent=1), encoding="utf-8")  # JSON is YAML
-    OmegaConf.update(config, "actor_rollout_ref.rollout.agent.agent_loop_config_path", str(file), force_add=True)
-
-
-def verls_reason(error: BaseException) -> str:
-    """Why verl refuses a config. Hydra wraps what verl's dataclasses raise, and some of their assertions say nothing:
-    then it is what was asserted."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    asserted = traceback.extract_tb(error.__traceback__)[-1].line
-    return f"verl refuses the config: {str(error) or asserted}"
-
-
-def forward_environment(config: DictConfig) -> None:
-    """Pass environment variables to the run's processes on all machines, but for values that are read from the
-    environment: verl prints what it passes on, and on this machine they are inherited."""
-    plain = [name for name, value in as_written(config.environment).items() if "${" not in str(value)]
-    names = [*plain, "PYTHONPATH", *TRACKER_VARIABLES, RUN_DIR, extensions.NAMES]
-    variables = {name: os.environ[name] for name in names if name in os.environ}
-    OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
+        self._follow.say(f"{self.by}: a checkpoint is saved after this step{took}, {limit}")

@@ -11,7 +11,7 @@ import transformers
 from jinja2 import TemplateError
 from omegaconf import DictConfig
 
-from recipe.spiral.checks import ConfigError, check_model
+from recipe.spiral.checks import check, check_model
 from recipe.spiral.checks.prompts_fit import PLAYOUTS, check_prompts
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules
@@ -59,7 +59,8 @@ def with_model(tmp_path: Path, *overrides: str) -> DictConfig:
 
 
 def refused(setting: str, config: DictConfig) -> None:
-    with pytest.raises(ConfigError, match=setting):
+    with pytest.raises(ValueError, match=setting):
+        check(config)
         check_model(config)
 
 
@@ -185,7 +186,7 @@ def test_a_chat_template_keeps_what_a_player_sees_and_in_a_dialogue_what_it_answ
             return super().apply_chat_template(conversation)
 
     setup = config(tmp_path, "actor_rollout_ref.model.path=some/model", "games=[{id: Nim, style: dialogue}]")
-    for kind, setting in ((Deaf, r"prompt\.template"), (Forgetful, "style=dialogue"), (OneTurn, "style=dialogue")):
+    for kind, setting in ((Deaf, "template=chat"), (Forgetful, "style=dialogue"), (OneTurn, "style=dialogue")):
         with pytest.raises(ValueError, match=setting):
             check_prompts(setup, kind())
     setup.games = ["Nim"]

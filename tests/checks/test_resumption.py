@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.checks import ConfigError, check
-from recipe.spiral.checks.resumption import check_same_model, followed
-from recipe.spiral.storage.checkpoints import CONFIG
-from recipe.spiral.storage.run_config import CHANGES
-from recipe.spiral.storage.saving import seal
+from recipe.spiral.checks import check
+from recipe.spiral.checks.resumption import followed
+from recipe.spiral.storage.checkpoints import seal
+from recipe.spiral.storage.run_files import CHANGES, CONFIG
 from recipe.spiral.training.kept_settings import kept_settings
 from tests.made_configs import config
 from tests.storage.test_checkpoints import save
@@ -48,7 +47,7 @@ def test_what_is_kept(tmp_path: Path, change: str) -> None:
     check(config(tmp_path, *before))
     name = re.escape(change.split("=")[0].removesuffix(".decay"))
     for how in ([], ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]):
-        with pytest.raises(ConfigError, match=f"{name}.*cannot go on from"):
+        with pytest.raises(ValueError, match=f"{name}.*cannot go on from"):
             check(config(tmp_path, *before, change, *how))
     check(config(tmp_path, "trainer.resume_mode=disable"))
 
@@ -73,14 +72,14 @@ def test_what_is_followed_is_noted_with_its_step(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path)
     (folder / "actor" / "optim_world_size_1_rank_0.pt").unlink()
-    with pytest.raises(ConfigError, match="optim_world_size_1_rank_0"):
+    with pytest.raises(ValueError, match="optim_world_size_1_rank_0"):
         check(config(tmp_path))
 
 
 def test_another_runs_checkpoints_are_not_gone_on_with(tmp_path: Path) -> None:
     folder = saved(tmp_path, run="other")
     where = f"trainer.default_local_dir={folder.parent}"
-    with pytest.raises(ConfigError, match=r"trainer\.default_local_dir"):
+    with pytest.raises(ValueError, match=r"trainer\.default_local_dir"):
         check(config(tmp_path, where))
     check(config(tmp_path, where, f"run_dir={tmp_path / 'other'}"))
     check(config(tmp_path, "trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"))
@@ -92,7 +91,7 @@ def test_a_reference_of_before_is_not_dropped_without_a_word(tmp_path: Path) -> 
     seal(folder)
     check(config(tmp_path))
     check(config(tmp_path, compared, "ref_update_freq=1"))
-    with pytest.raises(ConfigError, match="ref_update_freq=null"):
+    with pytest.raises(ValueError, match="ref_update_freq=null"):
         check(config(tmp_path, compared))
 
 
@@ -100,18 +99,10 @@ def test_a_model_may_have_moved_but_not_be_another(tmp_path: Path) -> None:
     before, other = tmp_path / "before", tmp_path / "other"
     for folder in (before, other):
         folder.mkdir()
+        (folder / "config.json").write_text("{}")
     saved(tmp_path, f"{MODEL}.path={before}")
-    check_same_model(config(tmp_path, f"{MODEL}.path={before}"))
-    with pytest.raises(ConfigError, match=rf"{MODEL}\.path={other}"):
-        check_same_model(config(tmp_path, f"{MODEL}.path={other}"))
+    check(config(tmp_path, f"{MODEL}.path={before}"))
+    with pytest.raises(ValueError, match=rf"{MODEL}\.path={other}"):
+        check(config(tmp_path, f"{MODEL}.path={other}"))
     before.rename(tmp_path / "moved")
-    check_same_model(config(tmp_path, f"{MODEL}.path={tmp_path / 'moved'}"))
-
-
-def test_random_moves_are_nobodys_answers(tmp_path: Path) -> None:
-    games = "games=[{id: TicTacToe, random_opening: 4}]"
-    check(config(tmp_path, games))
-    with pytest.raises(ConfigError, match=r"random_opening=4.*prompt\.style=dialogue"):
-        check(config(tmp_path, games, "prompt.style=dialogue"))
-    with pytest.raises(ConfigError, match=r"random_opening=4.*rules\.turn_cap=4"):
-        check(config(tmp_path, games, "rules.turn_cap=4"))
+    check(config(tmp_path, f"{MODEL}.path={tmp_path / 'moved'}"))

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.lab.audit.__main__ import main as audit
-from recipe.spiral.processes.launch import clean_run, end_with_parent
+from recipe.spiral.lab.own_command import clean_run
+from recipe.spiral.processes.launch import end_with_parent
 from tests.e2e.conftest import LIMIT, LORA, NO_VALIDATION, Runs, games_of, small
 from tests.e2e.test_asynchronous import asynchronous, count
 
@@ -38,7 +39,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     token.write_text("0" * 64)
     told = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_TMPDIR": folder, "RAY_ADDRESS": address}
     head = ("--head", f"--port={address.split(':')[1]}", "--node-ip-address=127.0.0.1", "--include-dashboard=false")
-    with clean_run(tmp_path / "cluster"):
+    with clean_run(tmp_path / "cluster", "run_dir"):
         try:
             for name, value in told.items():
                 monkeypatch.setenv(name, value)

@@ -90,7 +90,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 VICTIMS = {
     "raylet": "",
     "gcs_server": None,  # Ray ends the process itself
-    "VLLMServer": "vllm_server_0_0 died",
+    "VLLMServer": "vllm_server_0_0",
     "WorkerDict": "WorkerDict",
     "TaskRunner": "TaskRunner",
     "EngineCore": "vllm_server_0_0: EngineDeadError",

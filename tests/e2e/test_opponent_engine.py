@@ -22,9 +22,10 @@ from transformers import AutoModelForCausalLM
 
 from recipe.spiral import main_spiral  # noqa: F401  (resolvers)
 from recipe.spiral.checks.settle import settle
+from recipe.spiral.lab.own_command import clean_run
 from recipe.spiral.players.seats import BASE
 from recipe.spiral.processes.interrupts import interrupt_on_signals
-from recipe.spiral.processes.launch import clean_run, put_on_path
+from recipe.spiral.processes.launch import put_on_path
 from recipe.spiral.workers.engine.game_client import WrongWeights
 from tests.e2e.conftest import ROOT
 from tests.e2e.engines import (
@@ -88,7 +89,7 @@ def engines(model: Path, tied: Path, tmp_path_factory: pytest.TempPathFactory) -
     with initialize_config_dir(str(ROOT / "recipe/spiral/config"), version_base=None):
         config = compose("spiral_trainer", overrides)
     settle(config)
-    with pytest.MonkeyPatch.context() as patch, clean_run(tmp_path_factory.mktemp("run")):
+    with pytest.MonkeyPatch.context() as patch, clean_run(tmp_path_factory.mktemp("run"), "run_dir"):
         for name, value in OmegaConf.to_container(config.environment, resolve=True).items():
             patch.setenv(name, str(value))
         patch.setenv("RANK", "0")

@@ -19,8 +19,7 @@ import pytest
 
 from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.storage.metrics_file import METRICS, read_metrics
-from recipe.spiral.storage.run_config import CHANGES
+from recipe.spiral.storage.run_files import CHANGES, METRICS, read_metrics
 from tests.e2e.conftest import Left, Run, Runs, games_of, logged, small
 
 pytestmark = pytest.mark.e2e

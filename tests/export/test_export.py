@@ -17,8 +17,8 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from recipe.spiral.export import writing
 from recipe.spiral.export.__main__ import main
 from recipe.spiral.export.source import ExportError, Source, join
-from recipe.spiral.storage.checkpoints import EXPORTED, TRACKER
-from recipe.spiral.storage.saving import seal
+from recipe.spiral.storage.checkpoints import TRACKER, seal
+from recipe.spiral.storage.run_files import EXPORTED
 from tests.made_checkpoints import STEP, on_a_rank
 from tests.ranks import run_ranks
 
@@ -106,13 +106,11 @@ def test_a_diverged_training_is_refused(run: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_it_says_where_it_comes_from_and_how_it_plays(one_rank: Path, tmp_path: Path) -> None:
+def test_it_says_how_it_plays(one_rank: Path, tmp_path: Path) -> None:
     """With nothing of this machine."""
     assert main([str(one_rank / "untied"), str(tmp_path / "out")]) == 0
-    card, settings = (tmp_path / "out" / "README.md").read_text(), OmegaConf.load(tmp_path / "out" / EXPORTED)
-    assert f"| step | {STEP} |" in card and "| seed | 3 |" in card
+    settings = OmegaConf.load(tmp_path / "out" / EXPORTED)
     assert settings.prompt.template == "chat" and settings.games == ["KuhnPoker", {"id": "TicTacToe", "weight": 2}]
-    assert "/" not in card.replace("https://", "").replace("arxiv.org/abs/", "").replace("text-generation", "")
     assert "path" not in (tmp_path / "out" / EXPORTED).read_text()
 
 
@@ -223,7 +221,7 @@ def test_an_adapter(one_rank: Path, tmp_path: Path, kind: str) -> None:
     check_adapter(one_rank / kind, tmp_path / "out")
     targets = json.loads((tmp_path / "out" / "adapter_config.json").read_text())["target_modules"]
     everything = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
-    assert set(targets) == ({"q_proj", "v_proj"} if kind == "lora_only" else everything)
+    assert {name.split(".")[-1] for name in targets} == ({"q_proj", "v_proj"} if kind == "lora_only" else everything)
 
 
 def test_a_merged_adapter(one_rank: Path, tmp_path: Path) -> None:
@@ -237,15 +235,6 @@ def test_an_adapter_of_two_ranks(two_ranks: Path, tmp_path: Path) -> None:
     check_adapter(two_ranks / "lora", tmp_path / "adapter")
     assert main([str(two_ranks / "lora"), str(tmp_path / "merged"), "--merge"]) == 0
     check_merged(two_ranks / "lora", tmp_path / "merged")
-
-
-def test_alpha_is_what_was_trained_with(one_rank: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(one_rank / "lora", tmp_path / "run"))
-    (checkpoint(run) / "actor" / "lora_train_meta.json").unlink()
-    assert main([str(run), str(tmp_path / "out")]) == 0
-    assert json.loads((tmp_path / "out" / "adapter_config.json").read_text())["lora_alpha"] == 12
-    (run / "config.yaml").unlink()
-    assert main([str(run), str(tmp_path / "other")]) == 2
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
@@ -299,7 +288,4 @@ def test_a_folder_that_is_not_empty(one_rank: Path, tmp_path: Path) -> None:
     assert main([run, str(out)]) == 0  # an empty one will do
     (out / "mine").write_text("x")
     assert main([run, str(out)]) == 2 and (out / "mine").exists()
-    assert main([run, str(out), "--force"]) == 0 and not (out / "mine").exists()
-    (tmp_path / "work.py").touch()
-    assert main([run, str(tmp_path), "--force"]) == 2 and (tmp_path / "work.py").exists(), "it is no model"
     assert main([run, str(checkpoint(one_rank / "untied") / "new")]) == 2

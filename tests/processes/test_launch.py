@@ -1,76 +1,58 @@
-"""One run a folder, nothing left of a command's children, and an environment in which the user's word comes first."""
+"""A process of ours: signals end it like Ctrl-C, nothing is left of its children, and trackers write where it does."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import getpass
 import os
-import subprocess
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
-import psutil
 import pytest
+from omegaconf import OmegaConf
 
-from recipe.spiral.processes import launch
-from recipe.spiral.processes.launch import (
-    clean_run,
-    end_processes,
-    is_in_use,
-    name_user,
-    only_one,
-    tracker_environment,
-)
-from recipe.spiral.storage.disk import WITHOUT_LOCKS, InUse
-
-HOLDS = """
-import sys, time
-from pathlib import Path
-from recipe.spiral.processes.launch import only_one
-with only_one(Path(sys.argv[1])): print(1, flush=True); time.sleep(60)
-"""
+from recipe.spiral.processes import interrupts
+from recipe.spiral.processes.composing import as_written, detect_hardware, refuse_environment
+from recipe.spiral.processes.interrupts import END_SIGNALS, Interrupt, interrupt_on_signals, interrupted_by
+from recipe.spiral.processes.launch import name_user, tracker_environment
 
 
-def test_a_folder_is_one_runs(tmp_path: Path) -> None:
-    assert not is_in_use(tmp_path)
-    first = subprocess.Popen([sys.executable, "-c", HOLDS, tmp_path], stdout=subprocess.PIPE)
-    try:
-        assert first.stdout is not None and first.stdout.readline() and is_in_use(tmp_path)
-        with pytest.raises(InUse, match=f"run_dir.*process {first.pid} "), only_one(tmp_path):
-            pytest.fail("two runs in one folder")
-    finally:
-        first.kill()
-        first.wait()
-    assert not is_in_use(tmp_path)
-    with only_one(tmp_path):
-        pass
+@pytest.fixture(autouse=True)
+def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test changes is undone, and nothing came before."""
+    monkeypatch.setattr(interrupts, "_received", [])
+    monkeypatch.setattr(interrupts, "_last", float("-inf"))
+    before = {number: signal.getsignal(number) for number in END_SIGNALS}
+    for number in END_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
-def test_a_folder_without_locks_is_refused_unless_the_user_takes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*given: object) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "lockf", refuse)
-    with pytest.raises(InUse, match=WITHOUT_LOCKS), only_one(tmp_path):
-        pytest.fail("two runs in one folder")
-    monkeypatch.setenv(WITHOUT_LOCKS, "1")
-    with only_one(tmp_path):
-        assert is_in_use(tmp_path)
+@pytest.mark.parametrize(("number", "name"), [(2, "Ctrl-C"), (15, "SIGTERM"), (1, "SIGHUP")])
+def test_a_signal_is_an_interrupt_with_its_name(number: int, name: str) -> None:
+    interrupt_on_signals()
+    with pytest.raises(KeyboardInterrupt) as error:
+        os.kill(os.getpid(), number)
+    assert interrupted_by(error.value) == str(error.value) == name
 
 
-def test_no_child_outlives_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[psutil.Process] = []
-    this = SimpleNamespace(children=lambda recursive: started)
-    known = SimpleNamespace(Process=lambda: this, wait_procs=psutil.wait_procs, Error=psutil.Error)
-    with clean_run(tmp_path / "made"):
-        started.append(psutil.Popen(["sleep", "60"]))
-        monkeypatch.setattr(launch, "psutil", known)
-    assert not started[0].is_running()
-    end_processes(started)  # there is none any more
+def test_two_signals_at_once_are_one() -> None:
+    """``timeout`` sends its own to the process and to its group."""
+    interrupt_on_signals()
+    with pytest.raises(Interrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert interrupted_by() == "SIGTERM"
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    """``nohup`` has a command ignore SIGHUP."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    interrupt_on_signals()
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 def test_trackers_write_into_the_folder_and_take_all_its_starts_for_one_run(
@@ -100,3 +82,70 @@ def test_a_user_without_a_name_gets_one(monkeypatch: pytest.MonkeyPatch) -> None
     assert getpass.getuser() and Path.home().is_dir()
     for name in ("USER", "HOME"):
         monkeypatch.delenv(name)
+
+
+# -- the config --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with an NVIDIA driver."""
+    monkeypatch.delenv("SPIRAL_HARDWARE", raising=False)
+    command = tmp_path / "bin" / "nvidia-smi"
+    command.parent.mkdir()
+    command.write_text("#!/bin/sh\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(command.parent))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+
+
+def made_for(kind: str) -> None:
+    """The mark of ``run_scripts/setup.sh``."""
+    marks = Path(sys.prefix, ".spiral")
+    marks.mkdir(parents=True)
+    (marks / "kind").write_text(f"{kind}\n")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_an_environment_of_ours_says_what_it_is_for(driver: None, kind: str) -> None:
+    made_for(kind)
+    assert detect_hardware() == kind
+
+
+def test_the_user_says_it_first(driver: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_for("cpu")
+    monkeypatch.setenv("SPIRAL_HARDWARE", "gpu")
+    assert detect_hardware() == "gpu"
+
+
+API = "api"
+
+
+def test_a_value_of_the_environment_stays_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GH_PAT", "hunter2")
+    settings = {
+        "a": {"user": "me ${oc.env:GH_PAT}", "same": "${a.user}", "rows": [1, {"x": "${oc.env:GH_PAT,none}"}]},
+        "whole": "${a}",
+        "plain": "${seed}",
+        "seed": 3,
+        "nothing": None,
+    }
+    setup = OmegaConf.create(settings)
+    assert setup.a.same == "me hunter2"
+    rows, user = [1, {"x": "${oc.env:GH_PAT,none}"}], "me ${oc.env:GH_PAT}"
+    inner = {"user": user, "same": user, "rows": rows}
+    assert as_written(setup) == {"a": inner, "whole": inner, "plain": 3, "seed": 3, "nothing": None}
+    assert setup.a.same == "me hunter2"
+
+
+@pytest.mark.parametrize("key", ["${oc.env:GH_PAT}", "${mine}", {"a": ["Bearer ${oc.env:GH_PAT}"]}])
+def test_an_endpoint_is_given_the_name_of_a_variable_alone(key: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GH_PAT", "hunter2")
+    for kind, refused in ((API, True), ("model", False)):
+        entries = [{"kind": kind, "api_key_env": "GH_PAT", "extra_body": key}, "random"]
+        setup = OmegaConf.create({"mine": "${oc.env:GH_PAT}", "opponents": entries})
+        try:
+            refuse_environment(setup, "opponents", API)
+            assert not refused
+        except ValueError as error:
+            assert refused and "opponents" in str(error) and "hunter2" not in str(error)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ray.exceptions import ActorUnavailableError, RayActorError
 
 from recipe.spiral.processes import pulse
-from recipe.spiral.processes.pulse import ON_PURPOSE, Pulse
+from recipe.spiral.processes.pulse import ON_PURPOSE, Pulse, said_last
+
+DIED = """The actor died unexpectedly before finishing this task.
+	class_name: FastServer
+	actor_id: 01
+	pid: 123
+	name: vllm_server_0_0
+	namespace: x
+The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker \
+unexpectedly exits with a connection error code 2. End of file."""
 
 
 class Method:
@@ -67,3 +77,12 @@ def test_a_run_that_ends_by_itself_has_its_own_error(monkeypatch: pytest.MonkeyP
     watching = Pulse(lambda error: pytest.fail("the run had ended"), interval=0.001, grace=5)
     watching.start()
     assert str(watching.dead()) == "dead"
+
+
+def test_a_dead_process_says_its_last_lines(tmp_path: Path) -> None:
+    error = RayActorError(error_msg=DIED)
+    (logs := tmp_path / "session_latest" / "logs").mkdir(parents=True)
+    (logs / "worker-ab-01-123.err").write_text("ValueError: no memory for a KV cache\n")
+    (logs / "worker-ab-01-124.err").write_text("another\n")
+    assert said_last(error, tmp_path).splitlines()[1:] == ["ValueError: no memory for a KV cache"]
+    assert said_last(error, None) == said_last(OSError("x"), tmp_path) == ""

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
-from recipe.spiral.checks import ConfigError, refusals
 from recipe.spiral.checks import check as check_core
 from recipe.spiral.spin.extension import Extension
 from tests import made_configs
@@ -16,8 +15,7 @@ from tests import made_configs
 
 def check(config: DictConfig) -> None:
     check_core(config)
-    with refusals():
-        Extension().check(config)
+    Extension().check(config)
 
 
 def dpo(folder: Path, *overrides: str) -> DictConfig:
@@ -65,7 +63,7 @@ def test_what_goes_with_questions(folder: Path) -> None:
     ],
 )
 def test_what_does_not_go_with_pairs_is_refused(tmp_path: Path, override: str, setting: str) -> None:
-    with pytest.raises(ConfigError, match=setting):
+    with pytest.raises(ValueError, match=setting):
         check(dpo(tmp_path, override))
 
 
@@ -82,5 +80,5 @@ def test_what_does_not_go_with_pairs_is_refused(tmp_path: Path, override: str, s
     ],
 )
 def test_what_does_not_go_with_questions_is_refused(folder: Path, override: str, setting: str) -> None:
-    with pytest.raises(ConfigError, match=setting):
+    with pytest.raises(ValueError, match=setting):
         check(questions(folder, override))

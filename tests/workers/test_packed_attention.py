@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
-from recipe.spiral.processes.attention import PACKED
+from recipe.spiral.processes.composing import PACKED
 from recipe.spiral.workers import log_probs
 
 MODELS: dict[str, Any] = {

@@ -9,19 +9,17 @@ from __future__ import annotations
 from omegaconf import DictConfig
 
 from ..config import out_of_range
-from . import combinations, opponents_play, resumption
-from .errors import ConfigError, refusals
-from .prompts_fit import check_folder, check_model
+from . import combinations, resumption
+from .prompts_fit import check_model
 
-__all__ = ["ConfigError", "check", "check_model", "refusals"]
+__all__ = ["check", "check_model"]
 
 
 def check(config: DictConfig) -> None:
-    """Refuse, by a ConfigError, what can be seen to be wrong with a settled config without the model."""
-    with refusals():
-        for found in (out_of_range, *combinations.PARTS):
-            for wrong in found(config):
-                raise ConfigError(wrong)
-        check_folder(config)
-        for look in (*opponents_play.PARTS, *resumption.PARTS):
-            look(config)
+    """Refuse, by a ValueError or ImportError, what can be seen to be wrong with a settled config without the model."""
+    for look in (out_of_range, *combinations.PARTS):
+        for wrong in look(config):
+            raise ValueError(wrong)
+    combinations.check_opponents(config)
+    resumption.check_contents(config)
+    resumption.check_resumption(config)

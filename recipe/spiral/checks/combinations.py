@@ -5,19 +5,28 @@ Each function yields what is wrong, as one line that names the setting, the reas
 
 from __future__ import annotations
 
+import io
 import math
+import os
+import warnings
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from ..config import require
 from ..extensions import objectives
 from ..match import Rules
 from ..opponents.engine_settings import has_adapter, models_served
+from ..opponents.fixed_opponents import MODEL, entry_of, kinds, make_player, parse_opponents
+from ..opponents.model_files import CONFIGS, check_whole, form_of, is_hub_id, local
+from ..opponents.pool import snapshot_step
 from ..players.player import check_random_play
-from ..players.prompts import get_template
-from ..processes.attention import FLASH, PACKED
-from ..rollouts.schedule import parse_games, plays_games, validated_games
+from ..players.seats import BASE
+from ..processes.composing import FLASH, PACKED
+from ..rollouts.schedule import matches, parse_games, plays_games, validated_games
 
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
 #: verl's settings with which turns would be trained that were not played, or not be trained that were, and why.
@@ -28,34 +37,38 @@ _OTHERS = {
 }
 
 
+def model(config: DictConfig) -> Iterator[str]:
+    """A path that leads to no model, in which transformers would see a hub's id or an unknown form."""
+    setting, path = "actor_rollout_ref.model.path", config.actor_rollout_ref.model.path
+    if path is None:
+        yield f"{setting} is not set: give a model's folder or hub id, or take model=tiny, which comes with the recipe"
+    elif not is_hub_id(path) and not os.path.isfile(os.path.join(path, "config.json")):
+        yield f"{setting}={path}: no model is there"
+
+
 def games(config: DictConfig) -> Iterator[str]:
-    """Raises ValueError for what is no game, template or rule."""
+    """Games that would be cut, shown as others', or not be those of the seed."""
     cap = Rules.from_config(config.rules).turn_cap
-    get_template(config.prompt.template)
     for share in (*parse_games(config.games), *validated_games(config)):
+        opening = f"games: {share.id}: random_opening={share.random_opening}"
         if share.random_opening:
             check_random_play(share.id)
         if share.random_opening and (share.style or config.prompt.style) == "dialogue":
-            yield (
-                f"games: {share.id}: random_opening={share.random_opening}: prompt.style=dialogue would show random "
-                "moves as the player's own answers"
-            )
+            yield f"{opening}: prompt.style=dialogue would show random moves as the player's own answers"
         if cap is not None and share.random_opening >= cap:
-            yield (
-                f"games: {share.id}: random_opening={share.random_opening}: games would end at rules.turn_cap={cap} "
-                "before anybody is asked"
-            )
-    responses = config.actor_rollout_ref.rollout.n
-    if plays_games(config) and responses != 2:
+            yield f"{opening}: games would end at rules.turn_cap={cap} before anybody is asked"
+    if not plays_games(config):
+        return
+    if (responses := config.actor_rollout_ref.rollout.n) != 2:
         yield f"actor_rollout_ref.rollout.n={responses}: must be 2 where games are played, one for each player"
-    for split in ("train", "val") if plays_games(config) else ():
+    for split in ("train", "val"):
         if (files := config.data[f"{split}_files"]) != split:
             yield f"data.{split}_files={files}: games are made from the seed, as games names them; leave it out"
 
 
 def advantages(config: DictConfig) -> Iterator[str]:
     """What turns are compared with."""
-    name, data = config.algorithm.adv_estimator, config.data
+    name, starts = config.algorithm.adv_estimator, config.data.games_per_start
     if name == "grpo":
         yield (
             "algorithm.adv_estimator=grpo: compares the two players of one game, whose outcomes R and -R have the mean "
@@ -66,15 +79,8 @@ def advantages(config: DictConfig) -> Iterator[str]:
     setting = "data.games_per_start" if plays_games(config) else "actor_rollout_ref.rollout.n"
     if name == "grpo_role" and (same := OmegaConf.select(config, setting)) == 1:
         yield f"{setting}={same}: algorithm.adv_estimator=grpo_role compares games from the same start; take 8"
-    if config.batch_unit == "turns" and data.games_per_start > 1:
-        yield f"data.games_per_start={data.games_per_start}: a batch of turns may end within the games of one start"
-    correction = config.algorithm.rollout_correction
-    for setting in ("rollout_is", "rollout_rs"):
-        if correction.bypass_mode and correction[setting] is not None:
-            yield (
-                f"algorithm.rollout_correction.{setting}={correction[setting]}: does nothing with bypass_mode=true, "
-                "which has no log-probabilities of the trainer's own"
-            )
+    if config.batch_unit == "turns" and starts > 1:
+        yield f"data.games_per_start={starts}: a batch of turns may end within the games of one start"
     for setting, why in _OTHERS.items():
         if OmegaConf.select(config, setting):
             yield f"{setting}=true: {why}"
@@ -101,7 +107,7 @@ def reference(config: DictConfig) -> Iterator[str]:
             f"actor_rollout_ref.ref.fsdp_config.model_dtype={dtype}: with ref_update_rate={rate} the reference policy "
             "would stand still, because its steps are rounded away; take fp32"
         )
-    if every is not None and config.trainer.v1.trainer_mode == "separate_async" and not lora:
+    if config.trainer.v1.trainer_mode == "separate_async" and not lora:
         yield (
             f"ref_update_freq={every}: with trainer.v1.trainer_mode=separate_async the reference policy is a worker of "
             "its own, which has not the actor's weights; take colocate_async"
@@ -160,22 +166,73 @@ def asynchronous(config: DictConfig) -> Iterator[str]:
         )
 
 
-def pattern(config: DictConfig) -> Iterator[str]:
-    """vLLM finds no past selves there, and says so when the first is to play."""
-    if config.fsp.enabled and "[" in config.run_dir:
-        yield f"run_dir={config.run_dir}: vLLM takes [ in a path for a pattern; take another folder"
+PARTS = (model, games, advantages, reference, lengths, attention, asynchronous)
 
 
-def check_late(config: DictConfig) -> None:
-    """Ask verl, which is imported by now, for what it would refuse, by any error, only in a worker or after games."""
+# -- opponents: a failure would come when their first game does --------------------------------------------------------
+
+
+def check_opponents(config: DictConfig) -> None:
+    """Check ``opponents``, their shares with the pool's, and those of validation. Raises ValueError, or ImportError
+    where one needs a package that is not installed."""
+    fsp, opponents = config.fsp, parse_opponents(config.opponents)
+    for opponent in opponents:
+        with entry_of("opponents", opponent.name):
+            if snapshot_step(opponent.name) is not None or (opponent.name == BASE and BASE in list(fsp.initial)):
+                raise ValueError(f"name={opponent.name}: is that of a member of the pool; give another name")
+            if opponent.kind == MODEL:
+                _check_model(opponent.settings.get("path"), has_adapter(config))
+                continue
+            make_player(opponent.kind, opponent.settings)
+            for game in (share.id for share in parse_games(config.games) if opponent.plays(share.id)):
+                kinds()[opponent.kind].check_game(game)
+    shares = sum(opponent.share for opponent in opponents)
+    if fsp.enabled and fsp.ratio + shares > 1 + 1e-9:
+        raise ValueError(f"fsp.ratio={fsp.ratio}: must be at most 1 together with the opponents' shares ({shares:g})")
+    validates = config.trainer.test_freq > 0 or config.trainer.val_before_train
+    matches(config.validation.opponents, config.opponents, validated_games(config), required=validates)
+
+
+def check_initial(config: DictConfig) -> None:
+    """Check the members that a pool begins with, where a run has no checkpoint of its pool yet."""
+    given = [path for path in config.fsp.initial if path != BASE]
+    for path in given:
+        with entry_of("fsp.initial", path):
+            _check_model(path, has_adapter(config))
+    members, size = len(config.fsp.initial), config.fsp.size
+    room = not config.fsp.enabled or members < size
+    require(room, f"fsp.size={size}: fsp.initial has {members} members, which never leave; take a larger pool")
+
+
+def _check_model(path: Any, lora: bool) -> None:
+    """An engine loads models, and the policy's engine with LoRA only adapters."""
+    if isinstance(path, str) and is_hub_id(path):
+        local(path, CONFIGS)
+        return
+    kind, form = ("an adapter", "adapter") if lora else ("a whole model", "hf")
+    if not isinstance(path, str) or form_of(Path(path).expanduser()) != form:
+        raise ValueError(f"path={path}: must be the folder of {kind}, as the policy is; export a checkpoint")
+    check_whole(Path(path).expanduser(), "path")
+
+
+# -- what verl refuses -------------------------------------------------------------------------------------------------
+
+
+def check_by_verl(config: DictConfig) -> None:
+    """Ask verl, which is imported by now, also for what it would refuse only in a worker or after games. Raises
+    ValueError."""
     import torch
-    from verl.utils.config import omega_conf_to_dataclass
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
     from verl.workers.config.optimizer import build_optimizer
 
     parts: Any = config.actor_rollout_ref
-    omega_conf_to_dataclass(parts.rollout)
-    omega_conf_to_dataclass(parts.actor)
-    build_optimizer([torch.nn.Parameter(torch.zeros(1))], omega_conf_to_dataclass(parts.actor.optim))
-
-
-PARTS = (games, advantages, reference, lengths, attention, asynchronous, pattern)
+    try:
+        with redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+            omega_conf_to_dataclass(parts.rollout)
+            optimizer = omega_conf_to_dataclass(parts.actor).optim
+            build_optimizer([torch.nn.Parameter(torch.zeros(1))], optimizer)
+    except Exception as error:  # a class that is not there, an argument that it does not take
+        raise ValueError(f"verl refuses the config: {error!r}") from error

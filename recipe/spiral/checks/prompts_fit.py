@@ -15,64 +15,47 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from ..config import require
 from ..games import make
 from ..match import Rules, play
 from ..opponents.model_files import CONFIGS, check_unchanged, check_whole, is_hub_id, local
 from ..players.player import Position, RandomPlayer, Response
 from ..players.prompts import Encode, Tokenizer, check_words, encoder
 from ..players.seeds import GameKey
-from ..processes.attention import FLASH, PACKED, TORCHS
+from ..processes.composing import FLASH, PACKED, TORCHS
 from ..processes.terminal import note
 from ..rollouts.schedule import GameShare, parse_games, plays_games
-from .errors import ConfigError, refusals, require
-from .resumption import check_same_model
 
 #: The number of random games that are played to measure their prompts.
 PLAYOUTS = 5
 _MODEL = "actor_rollout_ref.model"
 
 
-def check_folder(config: DictConfig) -> None:
-    """Refuse a path that leads to no model, in which transformers would see a hub's id or an unknown form."""
-    path = config.actor_rollout_ref.model.path
-    require(
-        path is not None,
-        f"{_MODEL}.path is not set: give a model's folder or hub id, or take model=tiny, which comes with the recipe",
-    )
-    if not is_hub_id(path):
-        require(os.path.isfile(os.path.join(path, "config.json")), f"{_MODEL}.path={path}: no model is there")
-
-
 def check_model(config: DictConfig) -> Any:
-    """Refuse, by a ConfigError, a model that is not whole, and prompts that do not fit; returns its tokenizer."""
+    """Refuse a model that is not whole, and prompts that do not fit, by a ValueError, or by an OSError of
+    transformers'; returns the tokenizer."""
     from transformers import AutoConfig, AutoTokenizer
 
-    check_folder(config)
     model = config.actor_rollout_ref.model
     own = "path" if model.tokenizer_path is None else "tokenizer_path"
     trusted = bool(model.trust_remote_code)
-    with refusals():
-        if not is_hub_id(model.path):
-            folder = Path(model.path)
-            if any(folder.glob("*.safetensors*")) or not any(folder.glob("*.bin")):
-                check_whole(folder, f"{_MODEL}.path")
-            check_unchanged(folder, f"{_MODEL}.path={folder}")
-        local(str(model.path), CONFIGS, f"{_MODEL}.path=")  # transformers would ask the hub six times, for a minute
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(os.path.expanduser(model[own]), trust_remote_code=trusted)
-            form = AutoConfig.from_pretrained(model.path, trust_remote_code=trusted).get_text_config()
-        except OSError as error:
-            raise ConfigError(f"{_MODEL}.{own}={model[own]}: {str(error).strip().splitlines()[0]}") from error
-        if model.custom_chat_template is not None:  # as verl's workers have it
-            tokenizer.chat_template = model.custom_chat_template
-        check_same_model(config)
-        _window_fits(config, form)
-        _rows_stay_apart(config, form)
-        _attention_is_whole(config, form)
-        check_words(tokenizer, f"{_MODEL}.{own}={model[own]}")
-        _are_embedded([tokenizer.eos_token_id, tokenizer.pad_token_id], config, form)
-        if plays_games(config):
-            check_prompts(config, tokenizer, form)
+    if not is_hub_id(model.path):
+        folder = Path(model.path)
+        if any(folder.glob("*.safetensors*")) or not any(folder.glob("*.bin")):
+            check_whole(folder, f"{_MODEL}.path")
+        check_unchanged(folder, f"{_MODEL}.path={folder}")
+    local(str(model.path), CONFIGS, f"{_MODEL}.path=")  # transformers would ask the hub six times, for a minute
+    tokenizer = AutoTokenizer.from_pretrained(os.path.expanduser(model[own]), trust_remote_code=trusted)
+    form = AutoConfig.from_pretrained(model.path, trust_remote_code=trusted).get_text_config()
+    if model.custom_chat_template is not None:  # as verl's workers have it
+        tokenizer.chat_template = model.custom_chat_template
+    _window_fits(config, form)
+    _rows_stay_apart(config, form)
+    _attention_is_whole(config, form)
+    check_words(tokenizer, f"{_MODEL}.{own}={model[own]}")
+    _are_embedded([tokenizer.eos_token_id, tokenizer.pad_token_id], config, form)
+    if plays_games(config):
+        check_prompts(config, tokenizer, form)
     return tokenizer
 
 
@@ -124,59 +107,57 @@ def _attention_is_whole(config: DictConfig, form: Any) -> None:
 def _are_embedded(tokens: Iterable[int | None], config: DictConfig, form: Any) -> None:
     """A token beyond the embedding fails in a worker, without its name."""
     rows = getattr(form, "vocab_size", math.inf)
-    beyond = [token for token in tokens if token is not None and token >= rows]
+    highest = max((token for token in tokens if token is not None), default=0)
     require(
-        not beyond,
-        f"{_MODEL}.path={config.actor_rollout_ref.model.path}: its tokenizer has the token {max(beyond, default=0)}, "
-        f"and its weights have {rows}; take the tokenizer that the model was trained with",
+        highest < rows,
+        f"{_MODEL}.path={config.actor_rollout_ref.model.path}: its tokenizer has the token {highest}, and its weights "
+        f"have {rows}; take the tokenizer that the model was trained with",
     )
+
+
+# -- prompts -----------------------------------------------------------------------------------------------------------
 
 
 def check_prompts(config: DictConfig, tokenizer: Tokenizer, form: Any = None) -> None:
     """Check that every game's prompts can be made, and that neither they nor a plain answer are too long; otherwise
     ValueError says what to do."""
+    longest, answer = config.data.max_prompt_length, config.data.max_response_length
     entries = list(config.games) + list(config.validation.games or [])
     for share in dict.fromkeys(share for entry in entries for share in parse_games([entry])):
-        measured = _measured(share, _Measure(_encode(share, config, tokenizer), tokenizer), config)
-        if form is not None:
-            _are_embedded([measured.highest], config, form)
-        longest, answer = config.data.max_prompt_length, config.data.max_response_length
-        mend = "raise it, or leave the game out"
+        measured = _Measure(_encode(share, config, tokenizer), tokenizer)
+        measured.play(share, config)
+        _are_embedded([measured.highest], config, form)
         require(
             measured.shortest < answer or measured.shortest == math.inf,
             f"data.max_response_length={answer}: an answer of {share.id} has {measured.shortest} tokens and its end "
-            f"with this tokenizer; {mend}",
+            "with this tokenizer; raise it, or leave the game out",
         )
-        if (share.style or config.prompt.style) == "dialogue":
-            mend = "raise it, set rules.turn_cap, give the game style: state, or leave it out"
         require(
             measured.longest <= longest,
             f"data.max_prompt_length={longest}: {share.id} has prompts of {measured.longest} tokens and more with this "
-            f"tokenizer, and prompts are never cut; {mend}",
+            "tokenizer, and prompts are never cut; raise it, leave the game out, or with prompt.style=dialogue set "
+            "rules.turn_cap",
         )
 
 
 def _encode(share: GameShare, config: DictConfig, tokenizer: Tokenizer) -> Encode:
-    """The function that makes the game's prompts, after a trial on empty turns."""
-    path = config.actor_rollout_ref.model.path
+    """The function that makes the game's prompts, after a trial: a chat template may leave out what is said, or earlier
+    answers, or refuse them."""
     kwargs: Any = OmegaConf.to_container(config.data.apply_chat_template_kwargs, resolve=True)
     template, style = share.template or config.prompt.template, share.style or config.prompt.style
     encode = encoder(tokenizer, template, style, **kwargs)
-    setting = f"prompt.template={template}" if share.template is None else f"games: {share.id}: template={template}"
+    setting = f"games: {share.id}: template={template}, style={style}: the model's chat template"
     try:
-        if encode("", ()) == encode("what is seen", ()):
-            raise ValueError("its chat template leaves out what is said; take prompt.template=octothinker")
+        kept = encode("", ()) != encode("what is seen", ())
     except ValueError as error:
-        raise ValueError(f"{setting}: does not go with {path}: {error}") from error
-    if style == "state":
-        return encode
-    setting = f"prompt.style={style}" if share.style is None else f"games: {share.id}: style={style}"
-    try:
-        kept = encode("", (("", "[a]"),)) != encode("", (("", "[b] [b]"),))
-    except ValueError as error:
-        raise ValueError(f"{setting}: does not go with {path}: {error.__cause__ or error}; take style state") from error
-    if not kept:
-        raise ValueError(f"{setting}: the chat template of {path} leaves earlier answers out; take style state")
+        raise ValueError(f"{setting}: {error}") from error
+    require(kept, f"{setting}: leaves out what is said; take prompt.template=octothinker")
+    if style == "dialogue":
+        try:
+            kept = encode("", (("", "[a]"),)) != encode("", (("", "[b] [b]"),))
+        except ValueError as error:
+            raise ValueError(f"{setting}: {error.__cause__ or error}; take style state") from error
+        require(kept, f"{setting}: leaves earlier answers out; take style state")
     return encode
 
 
@@ -188,6 +169,19 @@ class _Measure(RandomPlayer):
         self._encode, self._tokenizer = encode, tokenizer
         self.longest, self.shortest, self.highest = 0, math.inf, 0
 
+    def play(self, share: GameShare, config: DictConfig) -> None:
+        """Play some games against itself."""
+        rules = Rules.from_config(config.rules)
+        try:
+            for seed in range(PLAYOUTS):
+                key = GameKey("check", 0, 0, seed)
+                asyncio.run(play(key, share.id, make(share.id, seed), (self, self), (), rules))
+        except Exception as error:  # TextArena's environments, and players of them at random, raise anything
+            note(
+                f"{share.id} could be played at random in part only, with prompts of {self.longest} tokens of "
+                f"data.max_prompt_length={config.data.max_prompt_length}: {error}"
+            )
+
     async def respond(self, position: Position) -> Response:
         prompt = self._encode(position.observation, position.history)
         self.longest = max(self.longest, len(prompt))
@@ -196,18 +190,3 @@ class _Measure(RandomPlayer):
         self.shortest = min(self.shortest, len(answer))
         self.highest = max(self.highest, *prompt, *answer)
         return response
-
-
-def _measured(share: GameShare, player: _Measure, config: DictConfig) -> _Measure:
-    """The player, after some games."""
-    rules = Rules.from_config(config.rules)
-    try:
-        for seed in range(PLAYOUTS):
-            key = GameKey("check", 0, 0, seed)
-            asyncio.run(play(key, share.id, make(share.id, seed), (player, player), (), rules))
-    except Exception as error:  # TextArena's environments, and players of them at random, raise anything
-        note(
-            f"{share.id} could be played at random in part only, with prompts of {player.longest} tokens of "
-            f"data.max_prompt_length={config.data.max_prompt_length}: {error}"
-        )
-    return player

@@ -7,28 +7,18 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..storage.checkpoints import (
-    REFERENCE,
-    BrokenCheckpoint,
-    config_of,
-    is_of,
-    read_state,
-    read_whole,
-    resumed_from,
-    run_before,
-)
-from ..storage.metrics_file import MetricsFile
-from ..storage.run_config import note_changes
+from ..config import require, written
+from ..storage.checkpoints import REFERENCE, config_before, is_of, read_whole, resumed_from
+from ..storage.run_files import MetricsFile, note_changes
 from ..training.kept_settings import kept_settings
-from .errors import ConfigError, require, written
-from .opponents_play import check_initial
+from .combinations import check_initial
 
 #: What a checkpoint must hold for a resumed run to equal one that was not interrupted.
 CONTENTS = ("model", "optimizer", "extra")
 _MODEL = "actor_rollout_ref.model.path"
 
 
-def _saved(config: DictConfig) -> None:
+def check_contents(config: DictConfig) -> None:
     """Check what a checkpoint holds."""
     for part, contents in product(("actor_rollout_ref.actor", "critic"), ("save_contents", "load_contents")):
         value = OmegaConf.select(config, f"{part}.checkpoint.{contents}")
@@ -40,14 +30,12 @@ def _saved(config: DictConfig) -> None:
         )
 
 
-def _resumed(config: DictConfig) -> None:
+def check_resumption(config: DictConfig) -> None:
     """Check that a run can go on from its checkpoint, or begin with the members that it gives its pool."""
     if (checkpoint := resumed_from(config)) is None:
-        return check_initial(config)
-    try:
-        state = read_whole(checkpoint)
-    except BrokenCheckpoint as error:
-        raise ConfigError(str(error)) from error
+        check_initial(config)
+        return
+    state = read_whole(checkpoint)
     trainer, run_dir = config.trainer, Path(str(config.run_dir)).resolve()
     ranks, own = trainer.n_gpus_per_node * trainer.nnodes, Path(trainer.default_local_dir).resolve()
     require(
@@ -61,10 +49,11 @@ def _resumed(config: DictConfig) -> None:
         f"{state['ranks']} rank(s)",
     )
     for name, now in kept_settings(config).items():
+        was = state["settings"][name]
         require(
-            name == _MODEL or state["settings"][name] == now,
-            f"{name}={written(now)}: cannot go on from {checkpoint}, which was trained with "
-            f"{written(state['settings'][name])}; take that, or begin anew with another run_dir",
+            now == was or (name == _MODEL and _moved(now, was)),
+            f"{name}={written(now)}: cannot go on from {checkpoint}, which was trained with {written(was)}; take that, "
+            "or begin anew with another run_dir",
         )
     uses_reference = config.actor_rollout_ref.actor.use_kl_loss or config.algorithm.use_kl_in_reward
     require(
@@ -76,20 +65,11 @@ def _resumed(config: DictConfig) -> None:
         check_initial(config)
 
 
-def check_same_model(config: DictConfig) -> None:
-    """Refuse another model than the one that the checkpoint was trained from. The weights are the checkpoint's: beside
-    them the model would count as a reference, as LoRA's base, or in a pool only. One that is not here any more may be
-    the same in another place."""
-    if (checkpoint := resumed_from(config)) is None:
-        return
-    now, was = str(OmegaConf.select(config, _MODEL)), str(read_state(checkpoint)["settings"][_MODEL])
+def _moved(now: str, was: str) -> bool:
+    """Whether a model may be the one that a checkpoint was trained from, in another place. The weights are the
+    checkpoint's: beside them another model would count as a reference, as LoRA's base, or in a pool only."""
     here, there = Path(now).expanduser(), Path(was)
-    same = now == was or (here.is_dir() and not there.is_dir()) or (here.is_dir() and here.samefile(there))
-    require(
-        same,
-        f"{_MODEL}={now}: cannot go on from {checkpoint}, which was trained from {was}; take that, or begin anew with "
-        "another run_dir",
-    )
+    return here.is_dir() and (not there.is_dir() or here.samefile(there))
 
 
 def finished(config: DictConfig) -> list[str]:
@@ -100,10 +80,7 @@ def finished(config: DictConfig) -> list[str]:
     if checkpoint is None or not own or OmegaConf.select(trainer, "val_only"):
         return []
     step, total = int(checkpoint.name.removeprefix("global_step_")), trainer.total_training_steps
-    try:
-        if step < total or (trainer.test_freq > 0 and step == total and not MetricsFile(run_dir).validated(step)):
-            return []
-    except TypeError:  # a setting is no number, which the checks say
+    if step < total or (trainer.test_freq > 0 and step == total and not MetricsFile(run_dir).validated(step)):
         return []
     return [f"{run_dir}: the run is done: it has step {step}; to go on, raise trainer.total_training_steps={total}"]
 
@@ -112,7 +89,7 @@ def followed(config: DictConfig, note: bool = False) -> list[str]:
     """A line for each setting that has another value from here on than at the last start. With ``note`` they are also
     written into the run's folder."""
     checkpoint, run_dir = resumed_from(config), Path(str(config.run_dir))
-    before = None if checkpoint is None else config_of(run_before(config, checkpoint))
+    before = None if checkpoint is None else config_before(config, checkpoint)
     if checkpoint is None or before is None:
         return []
     step = int(checkpoint.name.removeprefix("global_step_"))
@@ -121,6 +98,3 @@ def followed(config: DictConfig, note: bool = False) -> list[str]:
         f"{name}: {written(was)} up to step {step}, {written(now)} from there on"
         for name, (was, now) in changed.items()
     ]
-
-
-PARTS = (_saved, _resumed)

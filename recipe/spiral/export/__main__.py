@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..processes.arguments import Arguments, run_program, within
-from ..processes.terminal import fail, visible
+from ..processes.interrupts import interrupt_on_signals
+from ..processes.terminal import fail, run_command, visible
 from ..storage.checkpoints import BrokenCheckpoint
 from .source import ExportError
 from .writing import DTYPES, Different, export
@@ -29,22 +30,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> Arguments:
-    parser = Arguments(
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
         prog="python -m recipe.spiral.export",
         description="Make a Hugging Face folder of a checkpoint, for transformers and vLLM. A checkpoint of LoRA "
         "becomes a PEFT adapter.",
     )
     parser.add_argument("checkpoint", type=Path, help="a folder global_step_N, or a run's: its latest one")
     parser.add_argument("target", type=Path, help="the folder to make")
-    parser.add_argument("--step", type=within(int, 0), help="which step of the run's checkpoints")
+    parser.add_argument("--step", type=int, help="which step of the run's checkpoints")
     parser.add_argument("--dtype", choices=DTYPES, help="type of the weights; otherwise the checkpoint's")
     parser.add_argument("--merge", action="store_true", help="LoRA: the whole model, with the adapter merged into it")
     parser.add_argument("--reference", action="store_true", help="the reference policy instead (ref_update_freq)")
-    parser.add_argument("--force", action="store_true", help="replace TARGET if it is a model")
     parser.add_argument("--verify", action="store_true", help="load the result, and compare every tensor")
     return parser
 
 
 if __name__ == "__main__":
-    run_program(main, "; nothing was written")
+    interrupt_on_signals()
+    run_command(main, "; nothing was written")

@@ -7,7 +7,6 @@ unpickles the files, which runs any code in them. Here weights keep their type, 
 from __future__ import annotations
 
 import pickle
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +16,8 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch.distributed.tensor import DTensor, Shard
 
-from ..storage.checkpoints import (
-    REFERENCE,
-    config_file,
-    folder_of,
-    latest,
-    read_whole,
-    shard_file,
-    steps,
-)
-from ..storage.run_config import load_config, setting
+from ..storage.checkpoints import REFERENCE, folder_of, latest, read_whole, shard_file, steps
+from ..storage.run_files import config_file, load_config
 
 Weights = dict[str, torch.Tensor]
 
@@ -42,14 +33,12 @@ class Source:
     Attributes:
         folder: ``global_step_N``.
         state: SPIRAL's part of it.
-        run: the run's name.
         config: of the run's last start; empty if there is none.
         reference: the weights to export are the reference policy's.
     """
 
     folder: Path
     state: dict[str, Any]
-    run: str
     config: DictConfig
     reference: bool = False
 
@@ -67,27 +56,17 @@ class Source:
         state = read_whole(folder, ("actor/model_", "actor/huggingface/", f"{REFERENCE}/"))
         if reference and not (folder / REFERENCE).is_dir():
             raise ExportError(f"--reference: {folder} has no reference policy of its own (ref_update_freq)")
-        home = path if config_file(path).is_file() else folder.parents[1]
+        file = config_file(path if config_file(path).is_file() else folder.parents[1])
         try:
-            config = load_config(config_file(home)) if config_file(home).is_file() else OmegaConf.create()
+            config = load_config(file) if file.is_file() else OmegaConf.create()
         except (OSError, ValueError) as error:
             raise ExportError(str(error)) from error
-        return cls(folder, state, home.name, config, reference)
+        return cls(folder, state, config, reference)
 
     @property
     def huggingface(self) -> Path:
         """The folder of config, tokenizer and chat template."""
         return self.folder / "actor" / "huggingface"
-
-    def setting(self, key: str) -> Any:
-        """A value of the run's config; None if it is not known."""
-        return setting(self.config, key)
-
-    def hub_id(self) -> str | None:
-        """The name on the hub of the model that the training began with; None if it has none."""
-        path = self.setting("actor_rollout_ref.model.path")
-        is_id = isinstance(path, str) and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path) and not Path(path).exists()
-        return path if is_id else None
 
     def weights(self) -> Weights:
         """The whole weights of the policy, or of its reference. What a reference of LoRA lacks is the policy's."""
@@ -95,8 +74,6 @@ class Source:
         parts = self._shards(REFERENCE) if self.reference else shards
         if not parts[0]:
             raise ExportError(f"--reference: the reference policy of {self.folder} is the model without its adapter")
-        if unknown := parts[0].keys() - shards[0].keys():
-            raise ExportError(f"{self.folder / REFERENCE}: the policy has no weights {', '.join(sorted(unknown)[:3])}")
         wanted = [{**shard, **part} for shard, part in zip(shards, parts, strict=True)]
         return {name: join(name, [s[name] for s in shards], [w[name] for w in wanted]) for name in shards[0]}
 
@@ -105,15 +82,12 @@ class Source:
         ranks = int(self.state["ranks"])
         files = [shard_file(self.folder / part, ranks, rank) for rank in range(ranks)]
         try:
-            shards = [torch.load(file, map_location="cpu", weights_only=True, mmap=True) for file in files]
+            return [torch.load(file, map_location="cpu", weights_only=True, mmap=True) for file in files]
         except pickle.UnpicklingError as error:
             raise ExportError(
                 f"{self.folder / part}: holds more than tensors, or was written by another torch than "
                 f"{torch.__version__}: {str(error).splitlines()[0]}"
             ) from error
-        if any(shard.keys() != shards[0].keys() for shard in shards):
-            raise ExportError(f"{self.folder / part}: the ranks have weights of different names")
-        return shards
 
 
 def join(name: str, shards: Sequence[torch.Tensor], parts: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -121,12 +95,9 @@ def join(name: str, shards: Sequence[torch.Tensor], parts: Sequence[torch.Tensor
     whole, or are not sharded in FSDP's way."""
     first = shards[0]
     local = [part.to_local() if isinstance(part, DTensor) else part for part in parts]
-    if not isinstance(first, DTensor):
+    if not isinstance(first, DTensor) or all(kind.is_replicate() for kind in first.placements):
         return local[0]
-    sharded = [(axis, kind) for axis, kind in enumerate(first.placements) if not kind.is_replicate()]
-    if not sharded:
-        return local[0]
-    (axis, kind), *more = sharded
+    (axis, kind), *more = [(axis, kind) for axis, kind in enumerate(first.placements) if not kind.is_replicate()]
     if more or type(kind) is not Shard:
         raise ExportError(f"{name}: sharded as {first.placements}; only FSDP's way, along one axis, is supported")
     # Where the mesh has a second axis, with replicas (HSDP), all ranks along it have the same parts.

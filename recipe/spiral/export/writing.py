@@ -1,8 +1,9 @@
-"""From a checkpoint to a Hugging Face folder: a model or an adapter, the tokenizer, and a model card; and whether
+"""From a checkpoint to a Hugging Face folder: a model, or with LoRA an adapter, and the tokenizer; and whether
 transformers and PEFT read from it what the checkpoint holds."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,10 +12,10 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from ..storage.checkpoints import EXPORTED
-from ..storage.disk import whole_folder
-from ..storage.manifest import MANIFEST, TEXTS, WEIGHTS, write_manifest
-from .lora import Adapter, adapter_of, adapter_weights, merged, without_adapter
+from ..opponents.model_files import is_hub_id
+from ..storage.disk import read_json, whole_folder
+from ..storage.manifest import MANIFEST, TEXTS, write_manifest
+from ..storage.run_files import EXPORTED, setting
 from .source import ExportError, Source, Weights
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
@@ -26,6 +27,9 @@ _PLAY = (
     *("data.max_prompt_length", "data.max_response_length", "data.apply_chat_template_kwargs"),
     *(f"actor_rollout_ref.rollout.{key}" for key in ("temperature", "top_p", "top_k")),
 )
+#: PEFT's prefix for the weights' names of the model that it wraps, and a LoRA weight's name in PEFT's files.
+_WRAPPED = "base_model.model."
+_LORA = re.compile(r"base_model\.model\.(.+)\.lora_(?:embedding_)?([AB])(?:\.weight)?")
 
 
 class Different(RuntimeError):
@@ -38,7 +42,6 @@ def export(
     step: int | None = None,
     dtype: str | None = None,
     merge: bool = False,
-    force: bool = False,
     verify: bool = False,
     reference: bool = False,
 ) -> str:
@@ -49,7 +52,6 @@ def export(
         step: the step of the run's checkpoint to take.
         dtype: one of ``DTYPES``; None: the checkpoint's.
         merge: merge a LoRA adapter into its model.
-        force: replace ``target`` if it is a model.
         verify: load the result and compare every tensor.
         reference: take the checkpoint's reference policy instead of its policy.
 
@@ -60,20 +62,22 @@ def export(
         OSError: it cannot be written.
     """
     source, target = Source.find(checkpoint, step, reference), target.expanduser().resolve()
-    if target.is_relative_to(source.folder) or source.folder.is_relative_to(target):
-        raise ExportError(f"{target}: must neither hold the checkpoint nor lie in it")
-    if target.is_dir() and any(target.iterdir()) and not (force and any(target.glob(WEIGHTS))):
-        raise ExportError(f"{target}: is not empty; name another folder" + (", or add --force" if not force else ""))
+    if target.is_relative_to(source.folder) or (target.is_dir() and any(target.iterdir())):
+        raise ExportError(f"{target}: is not empty, or in the checkpoint; name another folder")
     weights = source.weights()
     if dtype is not None:
         weights = {name: weight.to(DTYPES[dtype]) for name, weight in weights.items()}
     if bad := [name for name, weight in weights.items() if not torch.isfinite(weight).all()]:
         raise ExportError(f"{bad[0]}: has values that are no finite numbers of type {dtype or 'its own'}")
-    adapter = adapter_of(weights, source, [name for name, _ in empty_model(source).named_modules()])
-    base = without_adapter(weights)
-    if merge and (adapter is None or not base):
-        lacks = "no LoRA weights" if adapter is None else "the adapter alone, without its model"
-        raise ExportError(f"--merge: {source.folder} holds {lacks}; leave it out")
+    # the adapter's name is in no file of PEFT's
+    lora = {name.replace(".default", ""): weight for name, weight in weights.items() if "lora_" in name}
+    base = {
+        name.removeprefix(_WRAPPED).replace(".base_layer.", "."): weight
+        for name, weight in weights.items()
+        if "lora_" not in name
+    }
+    if merge and not (lora and base):
+        raise ExportError(f"--merge: {source.folder} holds {'no LoRA weights' if base else 'the adapter alone'}")
     with whole_folder(target) as new:
         for file in source.huggingface.rglob("*"):
             if file.suffix in TEXTS and not str(file).endswith(_NOT_COPIED):
@@ -81,18 +85,20 @@ def export(
                 shutil.copyfile(file, new / file.relative_to(source.huggingface))
         settings = OmegaConf.create()
         for key in _PLAY:
-            if (value := source.setting(key)) is not None:
+            if (value := setting(source.config, key)) is not None:
                 OmegaConf.update(settings, key, value)
         OmegaConf.save(settings, new / EXPORTED)
-        if adapter is not None and not merge:
-            what = _write_adapter(new, source, adapter, verify)
+        if lora and not merge:
+            what = _write_adapter(new, source, lora, verify)
         else:
             model = whole_model(source, base)
-            what = _write_model(new, model if adapter is None else merged(model, adapter), verify)
+            what = _write_model(new, _merged(model, source, lora) if lora else model, verify)
         write_manifest(new)
-        (new / "README.md").write_text(_card(source, what, adapter is not None and not merge), encoding="utf-8")
     of = "the reference policy of " * reference
     return f"exported {of}step {source.state['step']}{', verified' * verify}: {what}: {target}"
+
+
+# -- a whole model -----------------------------------------------------------------------------------------------------
 
 
 def empty_model(source: Source) -> Any:
@@ -118,9 +124,8 @@ def whole_model(source: Source, weights: Weights) -> Any:
         raise ExportError(f"the weights do not fit {source.huggingface / 'config.json'}: {error}") from error
     model.tie_weights()
     missing = [name for name, parameter in model.named_parameters() if parameter.is_meta]
-    if missing or unknown:
-        wrong = [f"{name} is missing" for name in missing] + [f"{name} is unknown" for name in unknown]
-        raise ExportError(f"the weights do not fit {source.huggingface / 'config.json'}: {', '.join(wrong[:5])}")
+    if wrong := [*missing, *unknown]:
+        raise ExportError(f"{source.huggingface / 'config.json'}: missing or unknown weights: {', '.join(wrong[:5])}")
     return model.eval()
 
 
@@ -137,63 +142,71 @@ def _write_model(new: Path, model: Any, verify: bool) -> str:
         loaded, report = AutoModelForCausalLM.from_pretrained(new, output_loading_info=True)
         if wrong := [f"{kind}: {names}" for kind, names in report.items() if names]:
             raise Different(f"transformers does not read it as it is: {'; '.join(wrong)}")
-        _same(loaded.state_dict(), model.state_dict())
-    return f"{model.num_parameters():,} parameters, {_name(model.dtype)}"
+        _compare(loaded.state_dict(), model.state_dict())
+    return f"{model.num_parameters():,} parameters, {model.dtype}"
 
 
-def _write_adapter(new: Path, source: Source, adapter: Adapter, verify: bool) -> str:
+# -- LoRA --------------------------------------------------------------------------------------------------------------
+
+
+def _lora_config(source: Source, lora: Weights) -> Any:
+    """PEFT's config of an adapter. Raises ExportError: its kind is not supported."""
+    from peft import LoraConfig
+
+    found = {name: _LORA.fullmatch(name) for name in lora}
+    if strange := [name for name, match in found.items() if match is None]:
+        raise ExportError(f"{strange[0]}: no weight of a plain LoRA, which is all that is supported")
+    matches = {name: match for name, match in found.items() if match is not None}
+    model = setting(source.config, "actor_rollout_ref.model.path")
+    return LoraConfig(
+        r=next(lora[name].shape[0] for name, match in matches.items() if match[2] == "A"),
+        lora_alpha=int(read_json(source.folder / "actor" / "lora_train_meta.json")["lora_alpha"]),
+        target_modules=sorted({match[1] for match in matches.values()}),
+        bias="none",
+        task_type="CAUSAL_LM",
+        inference_mode=True,
+        base_model_name_or_path=model if isinstance(model, str) and is_hub_id(model) else None,
+    )
+
+
+def _merged(model: Any, source: Source, lora: Weights) -> Any:
+    """The model with the adapter added to its weights."""
+    import peft
+
+    with_adapter = peft.get_peft_model(model, _lora_config(source, lora), autocast_adapter_dtype=False)
+    if wrong := _adapter_weights(with_adapter).keys() ^ lora.keys():
+        raise ExportError(f"the LoRA weights do not fit the model: {', '.join(sorted(wrong)[:5])}")
+    peft.set_peft_model_state_dict(with_adapter, lora)
+    return with_adapter.merge_and_unload(safe_merge=True)
+
+
+def _write_adapter(new: Path, source: Source, lora: Weights, verify: bool) -> str:
     """Write an adapter; returns a description in a few words."""
     import peft
     from safetensors.torch import save_file
 
-    adapter.config.save_pretrained(new)
-    tensors = {name: weight.contiguous() for name, weight in adapter.weights.items()}
+    config, tensors = _lora_config(source, lora), {name: weight.contiguous() for name, weight in lora.items()}
+    config.save_pretrained(new)
     save_file(tensors, new / "adapter_model.safetensors", metadata={"format": "pt"})
     kind = next(iter(tensors.values())).dtype
     if verify:
         some = empty_model(source).to(kind).to_empty(device="cpu")  # an adapter gets the type of its model
-        _same(adapter_weights(peft.PeftModel.from_pretrained(some, new, autocast_adapter_dtype=False)), tensors)
-    size = sum(weight.numel() for weight in tensors.values())
-    return f"LoRA of rank {adapter.config.r}, {size:,} parameters, {_name(kind)}"
+        _compare(_adapter_weights(peft.PeftModel.from_pretrained(some, new, autocast_adapter_dtype=False)), tensors)
+    return f"LoRA of rank {config.r}, {sum(weight.numel() for weight in tensors.values()):,} parameters, {kind}"
 
 
-def _same(loaded: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> None:
+def _adapter_weights(model: Any) -> Weights:
+    """A PEFT model's adapter, with the names of PEFT's files."""
+    from peft import get_peft_model_state_dict
+
+    # By default, PEFT asks the hub whether the base model's embeddings were resized.
+    state: Weights = get_peft_model_state_dict(model, save_embedding_layers=False)
+    return state
+
+
+def _compare(loaded: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> None:
     if wrong := sorted(loaded.keys() ^ expected.keys()):
         raise Different(f"other weights than expected: {', '.join(wrong[:5])}")
     for name, weight in expected.items():
         if loaded[name].dtype != weight.dtype or not torch.equal(loaded[name], weight):
             raise Different(f"{name} is not what the checkpoint holds")
-
-
-def _card(source: Source, what: str, is_adapter: bool) -> str:
-    """The model card: where the model comes from, without paths of this machine."""
-    path = source.setting("actor_rollout_ref.model.path")
-    base = source.hub_id() or Path(str(path)).name
-    library, load = "transformers", 'AutoModelForCausalLM.from_pretrained("FOLDER")'
-    if is_adapter:
-        library, load = "peft", 'PeftModel.from_pretrained(base_model, "FOLDER")'
-    facts = {
-        "run": source.run,
-        "step": source.state["step"],
-        "seed": source.state["settings"]["seed"],
-        "games": source.setting("games"),
-        "trained from": base,
-        "prompt template": source.setting("prompt.template"),
-        "weights": what,
-    }
-    lines = [
-        *("---", f"library_name: {library}", "pipeline_tag: text-generation"),
-        *([f"base_model: {source.hub_id()}"] if source.hub_id() else []),
-        *("tags: [spiral, verl, self-play, reinforcement-learning]", "---", ""),
-        f"# {source.run}, step {source.state['step']}{', reference policy' * source.reference}",
-        "",
-        "Trained by self-play on two-player zero-sum text games: [SPIRAL](https://arxiv.org/abs/2506.24119), on verl.",
-        *("", "| | |", "| --- | --- |"),
-        *(f"| {key} | {' '.join(str(value).split()).replace('|', '')} |" for key, value in facts.items()),
-        f"\n```python\nmodel = {load}\n```",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -1,23 +1,48 @@
 """What the lab adds to a training: opponents that are no past selves, exact metrics in validation, the guard, games for
-trackers, the memory's estimate and dry runs."""
+trackers, the memory's estimate and dry runs; and the types and ranges of its settings."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
+from hydra.core.config_store import ConfigStore
+
 from .. import extensions
+from ..config import within
 from ..extensions import Kind, Measured, Watcher
+
+Action = StrEnum("Action", "warn stop off")
+
+
+@dataclass
+class Guard:
+    action: Action
+    window: int = within(1)
+    patience: int = within(1)
+    shorter: float | None = within(0, 1)
+    short_reasoning: float | None = within(0, 1)
+    reasoning_chars: int = within(0)
+    entropy_low: float | None = within(0)
+    entropy_high: float | None = within(0)
+    role_imbalance: float | None = within(0, 1)
+    invalid: float | None = within(0, 1)
+    grad_norm: float | None = within(0)
+
+
+ConfigStore.instance().store(group="extension", name="lab_schema", package="_global_", node={"guard": Guard})
 
 
 class Extension(extensions.Extension):
     def check(self, config: Any) -> None:
-        from ..processes.as_written import refuse_environment
+        from ..processes.composing import refuse_environment
         from .opponents import API
         from .planning.memory import check_memory
 
-        refuse_environment(config.opponents, "opponents", API)
+        refuse_environment(config, "opponents", API)
         if _asks_exact(config):
             from .evaluation.exploitability import live_metrics
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,19 +26,11 @@ class Torn(ValueError):
 class RecordFolder(RecordWriter):
     """A run's game records, which are read as they are asked for."""
 
-    def count(self, split: str, steps: Iterable[int] | None = None) -> int:
-        """How many games steps have, discarded ones included; None: all steps."""
-        return sum(1 for step in (self.steps(split) if steps is None else steps) for _ in self.lines(split, step))
-
-    def lines(self, split: str, step: int) -> Iterator[bytes]:
-        """A step's lines, for ``parse``. Raises Torn: the file is damaged; the lines before were given."""
-        return unpack(self.file(split, step))
-
     def read_step(
         self, split: str, step: int, broken: Callable[[Exception], None] | None = None
     ) -> Iterator[GameRecord]:
         """A step's records. ``broken`` is told of what cannot be read, which is passed over then; None: it raises."""
-        lines = self.lines(split, step)
+        lines = unpack(self.file(split, step))
         while True:
             try:
                 line = next(lines, None)

@@ -11,15 +11,13 @@ import hashlib
 import os
 import secrets
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
 
-from ..storage.disk import InUse
 from .launch import set_environment
 
 #: Settings of ``ray.init`` for a Ray of one's own. For a cluster that is there already Ray refuses them.
@@ -55,7 +53,8 @@ def listen_on_loopback(config: DictConfig) -> None:
 def chosen_ray(config: DictConfig) -> Iterator[Path | None]:
     """Say in ``ray_kwargs.ray_init`` which Ray it is, and give one of the run's own a private folder for the block.
 
-    Unless it is told, Ray joins what the last ``ray start`` noted in the temporary folder, dead or alive.
+    Unless it is told, Ray joins what the last ``ray start`` noted in the temporary folder, dead or alive. The block has
+    the folder of Ray's sessions; None: it is a cluster's.
     """
     address, settings = cluster_address(config), config.ray_kwargs.ray_init
     with open_dict(settings):
@@ -67,56 +66,36 @@ def chosen_ray(config: DictConfig) -> Iterator[Path | None]:
         return
     usual = tempfile.gettempdir()
     base = next(place for place in (os.environ.get("RAY_TMPDIR"), usual, "/tmp") if place and len(place) <= _LONGEST)
-    with _private(Path(base), str(config.run_dir)) as folder:
-        token = folder / "auth_token"
-        token.touch(mode=0o600)
-        token.write_text(secrets.token_hex(32))
-        with _set(
-            RAY_AUTH_TOKEN_PATH=str(token),
-            # vLLM's servers ask for a key that nobody has: verl reaches them through Ray. Their sockets are here, too.
-            VLLM_API_KEY=secrets.token_urlsafe(32),
-            VLLM_RPC_BASE_PATH=str(folder),
-            # What the run's processes leave in the temporary folder goes with them (verl: a lock for each checkpoint;
-            # W&B: two folders), but for what torch has compiled.
-            TORCHINDUCTOR_CACHE_DIR=os.environ.get("TORCHINDUCTOR_CACHE_DIR")
-            or str(Path(usual) / f"torchinductor_{os.getuid()}"),
-            TMPDIR=str(folder) if len(usual) <= _LONGEST else usual,
-        ):
-            with open_dict(settings):
-                settings.setdefault("_temp_dir", str(folder / "ray"))
-            yield Path(settings._temp_dir)
-
-
-@contextmanager
-def _private(base: Path, of: str) -> Iterator[Path]:
-    """A run's own folder in a temporary one for the block, which only the user can enter. Raises InUse: somebody else
-    has it."""
-    name = hashlib.sha256(f"{os.getuid()} {Path(of).resolve()}".encode()).hexdigest()[:8]
-    folder = base / f"spiral-{name}"
-    with suppress(OSError):
-        state = folder.lstat()
-        if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and (folder / MARK).is_file():
-            shutil.rmtree(folder)
+    folder = _private(Path(base), str(config.run_dir))
+    token = folder / "auth_token"
+    token.touch(mode=0o600)
+    token.write_text(secrets.token_hex(32))
+    os.environ |= {
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        # vLLM's servers ask for a key that nobody has: verl reaches them through Ray. Their sockets are here, too.
+        "VLLM_API_KEY": secrets.token_urlsafe(32),
+        "VLLM_RPC_BASE_PATH": str(folder),
+        # What the run's processes leave in the temporary folder goes with them (verl: a lock for each checkpoint; W&B:
+        # two folders), but for what torch has compiled.
+        "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+        or str(Path(usual, f"torchinductor_{os.getuid()}")),
+        "TMPDIR": str(folder) if len(usual) <= _LONGEST else usual,
+    }
+    with open_dict(settings):
+        settings.setdefault("_temp_dir", str(folder / "ray"))
     try:
-        folder.mkdir(mode=0o700)
-    except FileExistsError as error:
-        raise InUse(f"{folder}: is there, and no run of yours made it; remove it, or set RAY_TMPDIR") from error
-    (folder / MARK).touch()
-    try:
-        yield folder
+        yield Path(settings._temp_dir)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@contextmanager
-def _set(**variables: str) -> Iterator[None]:
-    """Variables of the environment for the block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+def _private(base: Path, of: str) -> Path:
+    """Make a run's own folder in a temporary one, which only the user can enter, in place of what a killed start left.
+    Raises FileExistsError: somebody else has it."""
+    name = hashlib.sha256(f"{os.getuid()} {Path(of).resolve()}".encode()).hexdigest()[:8]
+    folder = base / f"spiral-{name}"
+    if (folder / MARK).is_file() and folder.lstat().st_uid == os.getuid():
+        shutil.rmtree(folder)
+    folder.mkdir(mode=0o700)
+    (folder / MARK).touch()
+    return folder

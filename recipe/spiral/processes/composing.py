@@ -1,4 +1,9 @@
-"""The resolvers that the YAML files of ``recipe/spiral/config`` use: ``${spiral_hardware:}`` and its like."""
+"""The resolvers that the YAML files of ``recipe/spiral/config`` use: ``${spiral_hardware:}`` and its like; and
+``${oc.env:NAME}``: a value of the environment, which may be a key whatever its name is.
+
+The latter works in the run. In our files it stays as it is written, and in the settings of an endpoint, which trackers
+and verl's own print show, it is refused.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
-
-from .attention import detect_attention
+from omegaconf.resolvers import oc
 
 #: ``recipe/spiral``.
 RECIPE = Path(__file__).resolve().parents[1]
+#: What computes attention, as ``attn_implementation`` names it: flash-attn; PyTorch, row by row
+#: (``workers.packed_attention``); and PyTorch as transformers asks for it, which computes it for all pairs of a
+#: micro-batch's tokens where rows are packed.
+FLASH, PACKED, TORCHS = "flash_attention_2", "spiral_packed", "sdpa"
 
 
 def detect_hardware() -> str:
@@ -66,9 +74,34 @@ _RESOLVERS: dict[str, Callable[..., Any]] = {
     "folder": folder,
     "plain": plain,
     "hardware": detect_hardware,
-    "attention": detect_attention,
+    "attention": lambda: FLASH if importlib.util.find_spec("flash_attn") is not None else PACKED,
     "ray_cores": ray_cores,
     "cores": lambda: len(os.sched_getaffinity(0)),
 }
 for _name, _resolver in _RESOLVERS.items():
     OmegaConf.register_new_resolver(f"spiral_{_name}", _resolver, replace=True)
+
+
+def as_written(config: Any) -> Any:
+    """A config as a container: resolved, but for what is read from the environment, which stays as it is written."""
+    untyped = OmegaConf.create(OmegaConf.to_container(config))
+    OmegaConf.register_new_resolver("oc.env", _written, replace=True)
+    try:
+        return OmegaConf.to_container(untyped, resolve=True)
+    finally:
+        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
+
+
+def _written(*arguments: Any) -> str:
+    return f"${{oc.env:{','.join('null' if each is None else str(each) for each in arguments)}}}"
+
+
+def refuse_environment(config: Any, setting: str, kind: str) -> None:
+    """Refuse values of the environment in those entries of a list of the config's that are of a kind. Raises
+    ValueError."""
+    for entry in as_written(config)[setting] or ():
+        if isinstance(entry, dict) and entry.get("kind") == kind and "${oc.env:" in str(entry):
+            raise ValueError(
+                f"{setting}: {entry.get('name', kind)}: a value of the environment would be shown; name a key by its "
+                "variable: api_key_env: NAME"
+            )

@@ -1,21 +1,26 @@
-"""Whether a run's processes live: verl's trainer waits for rows, and would wait for ever for those of a dead one."""
+"""Whether a run's processes live, and what is said of one that has died.
+
+verl's trainer waits for rows, and would wait for ever for those of a dead process.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import ray
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
-from .engine_failure import EngineFailure
-
 #: Seconds between two looks, and seconds in which the trainer may fail by itself after a death.
 INTERVAL, GRACE = 2.0, 10.0
 #: Ray's word for an actor that somebody has ended.
 ON_PURPOSE = "it was killed by `ray.kill`"
+#: Lines of a dead process that are shown.
+_LINES = 25
 
 
 class Pulse:
@@ -69,7 +74,7 @@ class Pulse:
                 if ON_PURPOSE not in str(error):
                     return error
             except RayError as error:
-                failure = EngineFailure(f"{name}: {getattr(error, 'cause', error)!r}")
+                failure = RuntimeError(f"{name}: {getattr(error, 'cause', error)!r}")
                 failure.__cause__ = error
                 return failure
         return None
@@ -84,3 +89,18 @@ class Pulse:
                 if not self._stop.wait(self._grace):
                     self._died(dead)
                 return
+
+
+def said_last(error: BaseException, session: Path | None) -> str:
+    """The last lines that the process wrote which an error of Ray's comes from; "": it wrote none, or nobody knows.
+
+    Args:
+        session: where the run's own Ray has its files; None: it is a cluster's.
+    """
+    # the processes that it came through, the outermost first
+    pids = re.findall(r"\bpid[=:] ?(\d+)", f"{error.__cause__ or ''} {error}")
+    if not pids or session is None:
+        return ""
+    logs = sorted(session.glob(f"session_latest/logs/worker-*-{pids[-1]}.*"))
+    lines = [line for log in logs for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return "\n".join([f"the last lines of process {pids[-1]}:", *lines[-_LINES:]]) if lines else ""

@@ -1,12 +1,19 @@
 """A run's lines for people, and the one that says what goes on now: files of the run's folder, which all processes of
-the run write, and the one that started it shows."""
+the run write, and the one that started it shows: on a terminal what goes on is one line that is written anew, and in a
+file a line a minute."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+
+from .terminal import visible
 
 #: The lines; the trainer writes them.
 LOG = "train.log"
@@ -14,8 +21,12 @@ LOG = "train.log"
 NOW = "now.txt"
 #: The environment variable that tells a run's processes its folder.
 RUN_DIR = "SPIRAL_RUN_DIR"
-#: Seconds between two numbers of one thing.
-_PAUSE = 0.3
+#: Seconds between two numbers of one thing, and after which a file without a line gets one.
+_PAUSE, QUIET = 0.3, 60.0
+#: What begins the terminal's line anew, and clears the rest of it.
+_BEGIN, _CLEAR = "\r", "\x1b[K"
+#: The lines that say how far a run is.
+_STEP = re.compile(r"(?:step +(\d+)/(\d+)  ([\d.]+) s|going on after step (\d+) of (\d+)|training for (\d+) steps)")
 
 _said, _when = "", 0.0
 
@@ -39,3 +50,86 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02d}s"
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+class Follow:
+    """Prints where this process prints now, while the block runs. A line may hold a stranger's words, such as an
+    endpoint's error, so it is made harmless."""
+
+    def __init__(self, run_dir: Path, interval: float = 0.3) -> None:
+        self._path, self._now, self._interval = run_dir / LOG, run_dir / NOW, interval
+        self._out, self._terminal = sys.stdout, sys.stdout.isatty()
+        self._position = self._path.stat().st_size if self._path.exists() else 0
+        self._steps: list[re.Match[str]] = []
+        #: What goes on, and since when; and when a line was printed last.
+        self._what, self._since, self._printed = "", time.monotonic(), time.monotonic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Follow:
+        self._now.unlink(missing_ok=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._print_new()
+        self._now.unlink(missing_ok=True)
+        print(end=f"{_BEGIN}{_CLEAR}" if self._terminal else "", file=self._out, flush=True)
+
+    def say(self, line: str) -> None:
+        """Print a line above the one that says what goes on."""
+        print(f"{f'{_BEGIN}{_CLEAR}' if self._terminal else ''}{line}", file=self._out, flush=True)
+        self._printed = time.monotonic()
+
+    @property
+    def trains(self) -> bool:
+        """Whether steps have begun."""
+        return bool(self._steps)
+
+    @property
+    def step_seconds(self) -> float | None:
+        """How long the last step took; None: there is none."""
+        return next((float(match[3]) for match in reversed(self._steps) if match[3]), None)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval):
+            self._print_new()
+            with suppress(OSError):
+                self._print_now(self._now.read_text(encoding="utf-8"))
+
+    def _print_now(self, text: str) -> None:
+        what, _, number = text.partition("\n")
+        if not what:  # it is just written
+            return
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._since = what, now
+        line = visible(f"{self._step()}{f'{what} {number}'.strip()}, {duration(now - self._since)}", most_lines=1)
+        if self._terminal:
+            columns = shutil.get_terminal_size().columns
+            print(f"{_BEGIN}{line[: columns - 1]}{_CLEAR}", end="", file=self._out, flush=True)
+        elif now - self._printed >= QUIET:
+            self.say(line)
+
+    def _step(self) -> str:
+        """The step that is under way: the one after the last that has a line."""
+        if not self._steps:
+            return ""
+        match = self._steps[-1]
+        done, total = match[1] or match[4] or "0", match[2] or match[5] or match[6]
+        return f"step {min(int(done) + 1, int(total))}/{total}: "
+
+    def _print_new(self) -> None:
+        """Print the whole lines that are new."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as log:
+            log.seek(self._position)
+            new = log.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._position += len(whole)
+        for line in whole.decode("utf-8", errors="replace").splitlines():
+            self._steps += filter(None, [_STEP.match(line)])
+            self.say(visible(line))

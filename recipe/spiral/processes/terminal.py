@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import logging
 import os
 import re
@@ -11,7 +13,6 @@ import unicodedata
 from collections.abc import Callable
 from typing import NoReturn
 
-from .garbage import end_at_once
 from .interrupts import interrupted_by
 
 #: What a shell gives for a process that SIGPIPE ended.
@@ -53,7 +54,7 @@ def show_traceback(error: BaseException) -> None:
 def run_command(main: Callable[[], int | None], then: str = "") -> NoReturn:
     """Leave the process with what ``main`` returns, and without a traceback if nobody reads on (``| head``), or at a
     signal, which is a line that ``then`` ends."""
-    end_at_once()
+    atexit.register(gc.freeze)  # or Python looks for garbage as it ends: with torch and verl more than a second
     try:
         status = main()
         print(end="", flush=True)  # does nothing where stdout is closed

@@ -18,7 +18,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutp
 from verl.trainer.ppo.v1 import AgentLoopWorkerTQ
 from verl.utils.rollout_trace import rollout_trace_attr
 
-from ..processes.garbage import collect_less
+from ..processes.launch import collect_less
 from . import channel, packed_storage  # noqa: F401  (registers it)
 from .channel import Entry
 

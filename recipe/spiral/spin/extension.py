@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from .. import extensions
-from ..checks.errors import require, written
+from ..config import require, written
 from ..extensions import Objective, ObjectiveKind
 from ..rollouts.schedule import plays_games
 from .spin_settings import BOXED, DPO, DpoSettings

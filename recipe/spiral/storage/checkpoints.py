@@ -1,57 +1,49 @@
-"""Where a run's checkpoints lie, and whether one is whole.
+"""A run's checkpoints: where they lie, how one is written so that the latest is always whole, and how it is read.
 
 A checkpoint is a folder ``global_step_N/``: verl's files of the policy, the critic and the dataset's place, and with
 games in flight ``transfer_queue/``; ours are ``spiral.json``, ``ref/`` (with ``ref_update_freq``) and ``pool/``. Its
-manifest has all of them. It gets its name when it is whole and on the disk, and then the tracker file names its step.
+manifest has all of them.
+
+verl writes into a checkpoint's final folder, names it in place, and removes an older one before that. Here each save
+has a new folder, which is sealed and flushed before it gets a checkpoint's name; then the tracker file names its step.
+So a kill at any moment leaves what the tracker names. A folder that is to go loses its name first. What a disk does not
+let go of is said, and stays.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
-from .disk import read_json, write_whole
-from .manifest import MANIFEST, changed_files
-from .run_config import load_config, setting
+from .disk import flush, read_json, write_whole
+from .manifest import MANIFEST, changed_files, read_manifest, write_manifest
+from .run_files import config_of, setting
 
 #: The form of checkpoints. Version 0.2.0 and earlier ones wrote no number.
 FORMAT = 1
 STATE_FILE = "spiral.json"
 REFERENCE = "ref"
 POOL = "pool"
-#: The config of a run's last start, in its folder.
-CONFIG = "config.yaml"
-#: What an exported folder has of it.
-EXPORTED = "spiral.yaml"
 TRACKER = "latest_checkpointed_iteration.txt"
 #: Where a start puts what it does not go on with, as ``time.strftime`` takes it.
 EARLIER = "earlier-%Y%m%d-%H%M%S"
+#: How the names of our folders begin that are no checkpoints: those that are written, and those that are removed.
+UNFINISHED = "spiral-unfinished-"
 
 
 class BrokenCheckpoint(ValueError):
     """A checkpoint cannot be gone on with; the message says why."""
 
 
-# -- of a run ----------------------------------------------------------------------------------------------------------
-
-
-def config_file(run_dir: Path) -> Path:
-    """The config of a run's last start. An exported folder has what it takes of the run's config to play as the run
-    does."""
-    own, exported = run_dir / CONFIG, run_dir / EXPORTED
-    return exported if exported.is_file() and not own.is_file() else own
-
-
-def config_of(run_dir: Path) -> DictConfig | None:
-    """The config of a run's last start; None if there is none, or it is damaged."""
-    try:
-        return load_config(config_file(run_dir))
-    except (OSError, ValueError, OmegaConfBaseException):
-        return None
+# -- where they are ----------------------------------------------------------------------------------------------------
 
 
 def folder_of(run_dir: Path) -> Path:
@@ -103,19 +95,18 @@ def resumed_from(config: Any) -> Path | None:
     return None if step is None else own / f"global_step_{step}"
 
 
-def run_before(config: Any, checkpoint: Path) -> Path:
-    """The folder of the run that a checkpoint is of, which a start goes on from: its own, or another one's."""
+def config_before(config: Any, checkpoint: Path) -> DictConfig | None:
+    """The config of the last start of the run that a checkpoint is of: a start's own run, or another one."""
     own = is_of(checkpoint, Path(config.trainer.default_local_dir))
-    return Path(str(config.run_dir)) if own else checkpoint.parent.parent
+    return config_of(Path(str(config.run_dir)) if own else checkpoint.parent.parent)
 
 
-# -- a checkpoint ------------------------------------------------------------------------------------------------------
+def shard_file(folder: Path, ranks: int, rank: int) -> Path:
+    """The file of a rank's part of the weights of a policy or its reference, as verl names it."""
+    return folder / f"model_world_size_{ranks}_rank_{rank}.pt"
 
 
-def write_state(folder: Path, state: dict[str, Any]) -> None:
-    """Write SPIRAL's state into a checkpoint that is being written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / STATE_FILE).write_text(json.dumps({"format": FORMAT, **state}, indent=1), encoding="utf-8")
+# -- reading -----------------------------------------------------------------------------------------------------------
 
 
 def read_state(folder: Path) -> dict[str, Any]:
@@ -136,16 +127,119 @@ def read_whole(folder: Path, parts: tuple[str, ...] = ("",)) -> dict[str, Any]:
     read. Raises BrokenCheckpoint."""
     state = read_state(folder)
     if wrong := changed_files(folder, parts) if (folder / MANIFEST).is_file() else [MANIFEST]:
-        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise BrokenCheckpoint(
-            f"checkpoint {folder}: missing, cut short or changed: {', '.join(wrong[:3])}{more}; restore it, or go on "
-            "from an older one (trainer.resume_mode=resume_path trainer.resume_from_path=...)"
+            f"checkpoint {folder}: missing, cut short or changed: {', '.join(wrong[:3])}; restore it, or go on from an "
+            "older one (trainer.resume_mode=resume_path trainer.resume_from_path=...)"
         )
     if folder.name != f"global_step_{state['step']}":
         raise BrokenCheckpoint(f"checkpoint {folder}: is of step {state['step']}")
     return state
 
 
-def shard_file(folder: Path, ranks: int, rank: int) -> Path:
-    """The file of a rank's part of the weights of a policy or its reference, as verl names it."""
-    return folder / f"model_world_size_{ranks}_rank_{rank}.pt"
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def write_state(folder: Path, state: dict[str, Any]) -> None:
+    """Write SPIRAL's state into a checkpoint that is being written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / STATE_FILE).write_text(json.dumps({"format": FORMAT, **state}, indent=1), encoding="utf-8")
+
+
+def seal(folder: Path) -> None:
+    """Write the manifest of a checkpoint that is complete, and wait until all of it is on the disk. The pool's members
+    have manifests, whose digests count: they were read when they were written."""
+    members = {f"{POOL}/{member.name}": read_manifest(member) or {} for member in folder.glob(f"{POOL}/*")}
+    known = {f"{member}/{name}": entry for member, entries in members.items() for name, entry in entries.items()}
+    write_manifest(folder, known)
+    flush(folder)
+
+
+class CheckpointFolder:
+    """A run's checkpoints: ``global_step_N/`` and the tracker file. The trainer and every worker must see the folder.
+
+    Args:
+        ranks: how many workers a checkpoint is of.
+        keep: how many checkpoints stay; None or 0: all.
+        spare: a checkpoint that is never removed: the one that the run was told to go on from.
+        say: shows people a line.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        ranks: int,
+        keep: int | None = None,
+        spare: Path | None = None,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        self.path = path
+        self._ranks = ranks
+        self._keep = keep
+        self._spare = spare.resolve() if spare else None
+        self._say = say
+
+    def folder(self, step: int) -> Path:
+        return self.path / f"global_step_{step}"
+
+    def clear(self) -> None:
+        """Remove what a kill left, and name the latest checkpoint, as verl looks for its name."""
+        for left in self.path.glob(f"{UNFINISHED}*"):
+            self._remove(left)
+        if (step := latest(self.path)) is not None:
+            name_latest(self.path, step)
+
+    def go_back(self, step: int) -> list[Path]:
+        """Name a step as the latest, before what was written after it is removed. Otherwise a start after a kill would
+        go on from a later checkpoint, whose games are gone. Those are put aside, and returned."""
+        name_latest(self.path, step)
+        later, aside = [s for s in steps(self.path) if s > step], self.path / time.strftime(EARLIER)
+        if later:
+            aside.mkdir(exist_ok=True)
+        return [folder.rename(aside / folder.name) for folder in map(self.folder, later)]
+
+    @contextmanager
+    def saving(self, step: int) -> Iterator[Path]:
+        """The block writes ``global_step_<step>`` into the folder that it is given; then it is the latest checkpoint.
+
+        Raises:
+            BrokenCheckpoint: files of ranks did not come.
+        """
+        place = self.path / f"{UNFINISHED}{step}-{uuid4().hex[:8]}"
+        place.mkdir(parents=True)
+        self._prune(1)  # the disk need not have room for one more
+        try:
+            yield place
+            new = place / f"global_step_{step}"
+            for rank in range(self._ranks):
+                if not shard_file(new / "actor", self._ranks, rank).is_file():
+                    raise BrokenCheckpoint(
+                        f"checkpoint of step {step}: the weights of rank {rank} did not come: "
+                        f"trainer.default_local_dir={self.path} must be a folder that all machines share"
+                    )
+            seal(new)
+            if self.folder(step).exists():
+                self._remove(self.folder(step))
+            new.rename(self.folder(step))
+            name_latest(self.path, step)
+        finally:
+            self._remove(place)
+        self._prune()
+
+    def _prune(self, room: int = 0) -> None:
+        """Remove the oldest checkpoints until no more are there than stay, less ``room``; never the latest one."""
+        if not self._keep:
+            return
+        there, named = steps(self.path), latest(self.path)
+        for step in there[: max(len(there) + room - self._keep, 0)]:
+            if step != named and self.folder(step).resolve() != self._spare:
+                self._remove(self.folder(step))
+
+    def _remove(self, folder: Path) -> None:
+        """Take a folder away, which is never half there under a checkpoint's name."""
+        gone = folder
+        with suppress(OSError):
+            if not folder.name.startswith(UNFINISHED):
+                gone = folder.rename(folder.with_name(f"{UNFINISHED}old-{uuid4().hex[:8]}"))
+            shutil.rmtree(gone, ignore_errors=True)
+        if gone.exists():
+            self._say(f"{gone}: could not be removed (something there is in use); remove it later")

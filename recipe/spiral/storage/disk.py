@@ -1,35 +1,63 @@
-"""Writing to the disk so that nothing is half there."""
+"""Writing to the disk so that nothing is half there, and by one process at a time in a folder."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-#: The environment variable by which a user takes a folder in which files cannot be locked.
-WITHOUT_LOCKS = "SPIRAL_WITHOUT_LOCKS"
+#: In a folder: the lock, with the number of the process that has it.
+LOCK = "in_use.lock"
 
 
 class InUse(RuntimeError):
-    """Another process is at work in a folder, or writes to a file; or nobody can know, as there are no locks."""
+    """Another process is at work in a folder, or writes to a file."""
 
 
-def check_locks(place: str, error: Exception) -> None:
-    """Raise InUse for an error of a lock, which is not that somebody has it, unless the user takes a disk without
-    locks. An error of opening its file is raised as it is."""
-    if getattr(error, "filename", None):
-        raise error
-    if not os.environ.get(WITHOUT_LOCKS):
-        raise InUse(
-            f"{place}: files cannot be locked there ({getattr(error, 'strerror', None) or error}), so that two starts "
-            "could write there at once; give a place on a disk with locks (Lustre: mounted with flock), or set "
-            f"{WITHOUT_LOCKS}=1 and start nothing twice"
-        ) from error
+@contextmanager
+def only_one(folder: Path, setting: str = "run_dir") -> Iterator[None]:
+    """Keep a second process out of a folder, which ``setting`` names. The system frees the lock however this one ends.
+
+    Not ``filelock``: forked processes inherit its locks and may outlive a killed run, and it cannot look at a lock in a
+    folder that is not writable. On a disk without locks only the user can see to it.
+
+    Raises:
+        InUse: another process holds it.
+    """
+    with (folder / LOCK).open("a+") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise InUse(
+                f"{setting}={folder}: process {lock.read().strip()} is at work there; wait for it, end it, or give "
+                f"another {setting}"
+            ) from None
+        except OSError as error:
+            warnings.warn(f"{folder}: files cannot be locked there ({error}); start nothing twice", stacklevel=3)
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def is_in_use(folder: Path) -> bool:
+    """Whether a process is at work in a folder, which need not be writable. False where that cannot be known."""
+    try:
+        with (folder / LOCK).open("rb") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -43,63 +71,37 @@ def read_json(file: Path) -> dict[str, Any]:
     return content
 
 
-def existing(path: Path) -> Path:
-    """The nearest folder above a path that is there, or the path itself."""
-    return next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
-
-
-def unwritable(folder: Path, here: bool = True) -> str:
-    """Why nothing can be written into a folder, which need not exist yet; "": it can. Whether it may be written to is
-    another matter on another machine (``here``)."""
-    place = existing(folder)
-    if not place.is_dir():
-        return f"{place} is no folder"
-    if not here:
-        return ""
-    return "" if os.access(place, os.W_OK | os.X_OK) else f"{place} cannot be written to"
-
-
-def link_or_copy(source: Path, target: Path) -> None:
+def link_or_copy(source: Path | str, target: Path | str) -> None:
     """Hard-link a file, or every file of a folder, to ``target``; where the disk cannot link, copy.
 
-    Symbolic links are followed, so ``target`` stays when ``source`` is removed. Those in a folder that lead to a folder
-    are left out: it may be the same one, without end. A file that is there raises OSError.
+    Symbolic links are followed, so ``target`` stays when ``source`` is removed. A file that is there raises OSError.
     """
-    if source.is_dir():
-        target.mkdir(parents=True, exist_ok=True)
-        for path in sorted(source.iterdir()):
-            if not (path.is_symlink() and path.is_dir()):
-                link_or_copy(path, target / path.name)
+    if Path(source).is_dir():
+        shutil.copytree(source, target, copy_function=link_or_copy, dirs_exist_ok=True)
         return
     try:
-        os.link(source.resolve(), target)
+        os.link(Path(source).resolve(), target)
     except OSError:  # another disk, another owner, no links on this system; or what a copy fails by as well
-        with target.open("xb") as out, source.open("rb") as original:
+        with open(target, "xb") as out, open(source, "rb") as original:
             shutil.copyfileobj(original, out)
-        shutil.copystat(source, target)
 
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """The block fills the empty folder that it is given, which then becomes ``folder``. If the block fails, ``folder``
-    is as it was."""
+    """The block fills the empty folder that it is given, which then takes the place of ``folder``. If the block fails,
+    ``folder`` is as it was."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     beside = tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True)
     with beside as unfinished:
-        new, old = Path(unfinished, "new"), Path(unfinished, "old")
+        new = Path(unfinished, "new")
         new.mkdir()
         yield new
         readable = new.stat().st_mode & 0o444
         for file in new.rglob("*"):
             file.chmod(file.stat().st_mode | readable)  # safetensors lets only the owner read
         if folder.exists():
-            folder.rename(old)
-        try:
-            new.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
+            folder.rename(Path(unfinished, "old"))
+        new.rename(folder)
 
 
 def flush(folder: Path) -> None:
@@ -114,7 +116,7 @@ def write_whole(file: Path, content: str | Iterable[str] | Iterable[bytes], dura
     several processes write it, the last one wins. Without ``durable`` a crash of the machine may leave neither."""
     unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     try:
-        with naming(file), unfinished.open("wb") as out:
+        with unfinished.open("wb") as out:
             for part in [content] if isinstance(content, str) else content:
                 out.write(part.encode() if isinstance(part, str) else part)
             out.flush()
@@ -127,28 +129,13 @@ def write_whole(file: Path, content: str | Iterable[str] | Iterable[bytes], dura
         _fsync(file.parent)
 
 
-@contextmanager
-def naming(file: Path) -> Iterator[None]:
-    """The block writes a file; an error says which one."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = str(file)
-        raise
-
-
-class LineFile:
-    """Appends lines, each in one write, after what an earlier process may have left half-written."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def append(self, line: str) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with naming(self.path), self.path.open("a+b", buffering=0) as file:
-            end = file.seek(0, os.SEEK_END)
-            torn = end and os.pread(file.fileno(), 1, end - 1) != b"\n"
-            file.write(f"{chr(10) * bool(torn)}{line}\n".encode())
+def append_line(file: Path, line: str) -> None:
+    """Append a line in one write, after what an earlier process may have left half-written."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a+b", buffering=0) as out:
+        end = out.seek(0, os.SEEK_END)
+        torn = end > 0 and os.pread(out.fileno(), 1, end - 1) != b"\n"
+        out.write(b"\n" * torn + f"{line}\n".encode())
 
 
 def _fsync(path: Path) -> None:

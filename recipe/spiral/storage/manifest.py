@@ -10,39 +10,40 @@ import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 
 MANIFEST = "manifest.json"
-WEIGHTS = "*.safetensors"
-#: The endings of what a model's folder has besides: config, tokenizer, chat template.
+#: The endings of what a model's folder has besides weights: config, tokenizer, chat template.
 TEXTS = (".json", ".jinja", ".txt", ".model")
 
 #: By a file's name in the folder.
-Entries = dict[str, tuple[int, str]]
+Entries = Mapping[str, tuple[int, str]]
 
 
-def write_manifest(folder: Path, known: Mapping[str, tuple[int, str]] | None = None) -> None:
+def write_manifest(folder: Path, known: Entries = MappingProxyType({})) -> None:
     """Write the manifest of a complete folder. ``known``: entries of files that need not be read; hidden files have
     none."""
-    names = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()} - {MANIFEST}
-    entries: Entries = {name: entry for name, entry in (known or {}).items() if name in names}
-    unread = sorted(name for name in names - entries.keys() if not any(part[0] == "." for part in name.split("/")))
+    files = [file.relative_to(folder) for file in folder.rglob("*") if file.is_file()]
+    shown = {file.as_posix() for file in files if not any(part[0] == "." for part in file.parts)} - {MANIFEST}
+    unread = sorted(shown - known.keys())
     with ThreadPoolExecutor() as threads:  # of files of some GiB, several at a time
-        entries |= dict(zip(unread, threads.map(_entry, [folder / name for name in unread]), strict=True))
-    (folder / MANIFEST).write_text(json.dumps(dict(sorted(entries.items())), indent=1) + "\n", encoding="utf-8")
+        read = dict(zip(unread, threads.map(_entry, [folder / name for name in unread]), strict=True))
+    entries = {name: read.get(name) or known[name] for name in sorted(shown)}
+    (folder / MANIFEST).write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
 
 
 def read_manifest(folder: Path) -> Entries | None:
-    """A folder's manifest; None: it has none, or one of another form, as other programs write. Raises ValueError: it is
-    damaged."""
+    """A folder's manifest; empty: it has none, or one of another form, as other programs write; None: it is damaged."""
     try:
         content = json.loads((folder / MANIFEST).read_bytes())
-        return {str(name): (int(size), str(digest)) for name, (size, digest) in content.items()}
     except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError):
         return None
-    except (AttributeError, TypeError, ValueError, RecursionError) as error:
-        if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
-            raise ValueError(f"{folder / MANIFEST}: is damaged: {error}") from error
-        return None
+    try:
+        return {str(name): (int(size), str(digest)) for name, (size, digest) in content.items()}
+    except (AttributeError, TypeError, ValueError):
+        return {}
 
 
 def changed_files(folder: Path, parts: tuple[str, ...] = ("",)) -> list[str]:
@@ -51,10 +52,9 @@ def changed_files(folder: Path, parts: tuple[str, ...] = ("",)) -> list[str]:
     All of them are read, so this is for the moment before they are loaded. ``parts``: how the names begin of those that
     are looked at.
     """
-    try:
-        entries = sorted(item for item in (read_manifest(folder) or {}).items() if item[0].startswith(parts))
-    except ValueError:
+    if (manifest := read_manifest(folder)) is None:
         return [MANIFEST]
+    entries = sorted(item for item in manifest.items() if item[0].startswith(parts))
     with ThreadPoolExecutor() as threads:
         same = threads.map(lambda item: _is_as(folder / item[0], *item[1]), entries)
         return [name for (name, _), good in zip(entries, same, strict=True) if not good]

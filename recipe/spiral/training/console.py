@@ -14,7 +14,7 @@ from pathlib import Path
 from ..extensions import Objective
 from ..players.records import RESULTS
 from ..processes.run_log import LOG, duration
-from ..storage.disk import LineFile
+from ..storage.disk import append_line
 from .metrics import SHARES, validated_roles
 
 #: The phases of a step that are shown: the word in the line, and verl's name.
@@ -27,14 +27,14 @@ class Console:
     """Appends lines to ``run_dir/train.log``, in the trainer's process."""
 
     def __init__(self, run_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self._log = LineFile(run_dir / LOG)
+        self._log = run_dir / LOG
         self._clock = clock
         self._total: int | None = None
         #: What trains in place of the policy gradient.
         self.objective: Objective | None = None
 
     def say(self, line: str) -> None:
-        self._log.append(line)
+        append_line(self._log, line)
 
     def start(self, step: int, total: int) -> None:
         """Write the first line. ``step`` is that of the checkpoint that the run resumes from, 0 for a fresh run."""

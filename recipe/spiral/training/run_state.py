@@ -18,10 +18,9 @@ from ..opponents.league import League
 from ..players.seeds import GameKey
 from ..rae import RoleBaselines
 from ..rollouts.channel import Played
-from ..storage.checkpoints import REFERENCE, is_of, read_state, resumed_from, write_state
-from ..storage.metrics_file import MetricsFile
+from ..storage.checkpoints import REFERENCE, CheckpointFolder, is_of, read_state, resumed_from, write_state
 from ..storage.record_writer import RecordWriter
-from ..storage.saving import CheckpointFolder
+from ..storage.run_files import MetricsFile
 from .console import Console
 from .kept_settings import kept_settings
 from .launched import Launched

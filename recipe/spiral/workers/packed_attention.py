@@ -16,7 +16,7 @@ import torch
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from ..processes.attention import PACKED
+from ..processes.composing import PACKED
 
 
 def packed_attention(

@@ -25,7 +25,8 @@ from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines, rae_advantages
 from recipe.spiral.rollouts.schedule import parse_games, training_row
-from recipe.spiral.storage.checkpoints import CONFIG, name_latest, read_state, write_state
+from recipe.spiral.storage.checkpoints import name_latest, read_state, write_state
+from recipe.spiral.storage.run_files import CONFIG
 from recipe.spiral.training.filters import Filters
 from recipe.spiral.training.group_baselines import GroupBaselines
 from tests.made import repack, unpacked

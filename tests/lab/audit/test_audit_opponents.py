@@ -20,7 +20,8 @@ from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.rollouts.schedule import parse_games, training_row
-from recipe.spiral.storage.checkpoints import CONFIG, name_latest, write_state
+from recipe.spiral.storage.checkpoints import name_latest, write_state
+from recipe.spiral.storage.run_files import CONFIG
 from tests.lab.audit.test_audit import GAMES, SEED, STEPS, Sampler, audit, config
 from tests.made import repack, unpacked
 

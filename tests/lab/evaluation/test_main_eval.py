@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from recipe.spiral.lab import own_command
 from recipe.spiral.lab.evaluation import command as main_eval
-from recipe.spiral.lab.evaluation.engines import UnfitArguments
+from recipe.spiral.lab.evaluation.engines import EngineFailure, UnfitArguments
 from recipe.spiral.lab.evaluation.evaluation import Evaluation, NothingPlayed
 from recipe.spiral.lab.opponents.api_player import NotAsked
 from recipe.spiral.processes import launch
-from recipe.spiral.processes.engine_failure import EngineFailure
 from tests.lab.evaluation.made_policies import composed
 
 FEW = ["policies=[random]", "opponents=[perfect]", "games_per_role=2", "games=[TicTacToe]"]
@@ -30,10 +30,10 @@ def nothing_else_is_ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     @contextmanager
     def clean_run(folder: Path, setting: str) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
-        with launch.only_one(folder, setting):
+        with own_command.only_one(folder, setting):
             yield
 
-    monkeypatch.setattr(launch, "clean_run", clean_run)
+    monkeypatch.setattr(own_command, "clean_run", clean_run)
     monkeypatch.setattr(launch, "set_environment", lambda variables: None)
     before = signal.getsignal(signal.SIGINT)
     yield

@@ -14,13 +14,13 @@ import pytest
 from recipe.spiral.games import GameFailure
 from recipe.spiral.lab.evaluation import evaluation as running
 from recipe.spiral.lab.evaluation import matches
+from recipe.spiral.lab.evaluation.engines import EngineFailure
 from recipe.spiral.lab.evaluation.evaluation import NothingPlayed
 from recipe.spiral.lab.evaluation.evaluation_folder import OtherEvaluation, read_games
 from recipe.spiral.lab.evaluation.exploitability import nash_conv
 from recipe.spiral.lab.evaluation.matches import GameId
 from recipe.spiral.lab.opponents.api_player import NotAsked
 from recipe.spiral.players.player import PlayerFailure, Position, RandomPlayer, Response
-from recipe.spiral.processes.engine_failure import EngineFailure
 from tests.lab.evaluation.made_policies import Characters, Fakes, evaluation, model, settings, tensors
 
 

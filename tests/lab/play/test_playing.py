@@ -97,18 +97,21 @@ def test_every_game_can_be_played_to_its_end_in_both_roles(game_id: str, role: i
     assert differences(record, replay(record, Rules())) == []
 
 
-def test_an_illegal_answer_of_the_opponent_follows_the_rules_and_is_said(played: Played) -> None:
-    finished, record = played(entering("0"), Scripted(boxed("[0]")), rules=Rules((-1.0, 1.0)))
-    assert record.rewards == finished.rewards == (1.0, -1.0)
-    assert finished.headline == "You won."
-    assert "scripted made no legal move: its action is against the rules" in finished.why
-
-
-def test_the_words_of_an_illegal_answer_are_shown(played: Played) -> None:
+@pytest.mark.parametrize(
+    ("response", "rules", "rewards", "why"),
+    [
+        (boxed("[0]"), Rules((-1.0, 1.0)), (1.0, -1.0), "[0] (its action is against the rules)"),
+        ("I give up", Rules(), (0.5, -1.5), "no legal move (its response has no \\boxed{} with an answer)"),
+    ],
+)
+def test_an_illegal_answer_of_the_opponent_follows_the_rules_and_is_said(
+    response: str, rules: Rules, rewards: tuple[float, float], why: str, played: Played
+) -> None:
     face = entering("0")
-    finished, record = played(face, Scripted("I give up"))
-    assert record.rewards == (0.5, -1.5)
-    assert "has no \\boxed{}" in finished.why and face.moves[-1].response == "I give up"
+    finished, record = played(face, Scripted(response), rules=rules)
+    assert record.rewards == finished.rewards == rewards
+    assert finished.headline == "You won." and "scripted made no legal move" in finished.why
+    assert (face.moves[-1].said, face.moves[-1].response) == (why, response)
 
 
 def test_nothing_that_is_hidden_is_shown_before_the_end(played: Played) -> None:

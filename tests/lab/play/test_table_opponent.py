@@ -18,7 +18,7 @@ from recipe.spiral.players.player import Generation, Position
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts.end_tokens import end_tokens
-from recipe.spiral.storage.checkpoints import EXPORTED
+from recipe.spiral.storage.run_files import EXPORTED
 
 USUAL = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "max_tokens": 16}
 

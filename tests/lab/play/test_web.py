@@ -23,21 +23,15 @@ TOKEN = "the-token"
 Client = Any
 
 
-def visit(
-    work: Callable[[Client, WebPage], Awaitable[None]],
-    *responses: str,
-    game: str = "TicTacToe",
-    role: int = 0,
-    folder: Path = Path("/nowhere"),
-) -> None:
+def visit(work: Callable[[Client], Awaitable[None]], folder: Path, *responses: str) -> None:
     """Let ``work`` ask a table whose opponent answers with these responses."""
 
     async def run() -> None:
-        page = WebPage(Sitting(game, Scripted(*responses), Rules(), 5, folder, role))
+        page = WebPage(Sitting("TicTacToe", Scripted(*responses), Rules(), 5, folder))
         playing = asyncio.create_task(page.play())
         transport = httpx.ASGITransport(application(page, TOKEN))
         async with httpx.AsyncClient(transport=transport, base_url=f"http://127.0.0.1:8000/{TOKEN}/") as client:
-            await work(client, page)
+            await work(client)
         playing.cancel()
 
     asyncio.run(run())
@@ -61,29 +55,17 @@ WRONG = ("/", "/wrong/", "/wrong/state", "/page.js", "/the-token2/", "/the-toke"
 
 @pytest.mark.parametrize("path", WRONG)
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_wrong_token_is_refused(path: str, method: str) -> None:
-    async def work(client: Client, page: WebPage) -> None:
+def test_a_wrong_token_is_refused(path: str, method: str, tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
         answer = await client.request(method, f"http://127.0.0.1:8000{path}")
         assert answer.status_code == 403
         assert TOKEN not in answer.text
 
-    visit(work)
-
-
-@pytest.mark.parametrize(
-    ("body", "status"), [({"question": 1, "entry": 4}, 400), ([], 400), ({"question": 2, "entry": "4"}, 409)]
-)
-def test_what_is_no_request_of_the_page_is_refused(body: object, status: int) -> None:
-    async def work(client: Client, page: WebPage) -> None:
-        await until(client, "yours")
-        assert (await client.post("enter", json=body)).status_code == status
-        assert (await until(client, "yours"))["complaint"] == ""
-
-    visit(work)
+    visit(work, tmp_path)
 
 
 def test_a_game_with_a_slip_is_played_saved_and_another_begun(tmp_path: Path) -> None:
-    async def work(client: Client, page: WebPage) -> None:
+    async def work(client: Client) -> None:
         for entry in ("0", "0", "ten", "1", "2"):
             await enter(client, entry)
         end = await until(client, "over")
@@ -96,6 +78,6 @@ def test_a_game_with_a_slip_is_played_saved_and_another_begun(tmp_path: Path) ->
         assert state["role"] == 1
         assert [move["name"] for move in state["moves"]] == ["scripted"]
 
-    visit(work, boxed("[3]"), boxed("[4]"), folder=tmp_path)
+    visit(work, tmp_path, boxed("[3]"), boxed("[4]"))
     [record] = RecordFolder(tmp_path / "games").read("human")
     assert record.rewards == (1.0, -1.0)

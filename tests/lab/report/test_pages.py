@@ -14,9 +14,9 @@ from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.run_report import RunReport
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.processes.launch import only_one
 from recipe.spiral.spin.training_questions import GRADER
-from recipe.spiral.storage.metrics_file import MetricsFile
+from recipe.spiral.storage.disk import only_one
+from recipe.spiral.storage.run_files import MetricsFile
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from tests.made import record, turn
 from tests.made_runs import write_run

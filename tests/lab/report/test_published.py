@@ -13,7 +13,7 @@ from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.lab.report.__main__ import main, served
 from recipe.spiral.lab.report.bundle import Bundle, to_json
 from recipe.spiral.lab.report.run_report import RunReport
-from recipe.spiral.storage.metrics_file import METRICS
+from recipe.spiral.storage.run_files import METRICS
 from tests.made_runs import write_run
 
 httpx = pytest.importorskip("httpx", reason="needs the extra cpu")

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from recipe.spiral.lab.evaluation.evaluation_folder import EvaluationFolder
-from recipe.spiral.lab.record_folder import RecordFolder
+from recipe.spiral.lab.record_folder import RecordFolder, unpack
 from recipe.spiral.lab.report.__main__ import main
 from recipe.spiral.lab.report.bundle import Bundle
 from recipe.spiral.lab.report.game_index import COLUMNS
 from recipe.spiral.lab.report.run_report import RunReport
-from recipe.spiral.storage.metrics_file import METRICS
+from recipe.spiral.storage.run_files import METRICS
 from tests.lab.evaluation.made import at_random, manifest, plan
 from tests.made import repack
 from tests.made_runs import games, write_run
@@ -92,7 +92,7 @@ def test_steps_that_a_resumed_run_removed_or_played_anew_are_renewed(run: Path, 
 
 def test_torn_files_cost_what_is_torn(run: Path, tmp_path: Path) -> None:
     records = RecordFolder(run / "games")
-    lines, packed = [line.strip() for line in records.lines("train", 2)], records.file("train", 3)
+    lines, packed = [line.strip() for line in unpack(records.file("train", 2))], records.file("train", 3)
     repack(records.file("train", 2), b"\n".join([*lines[:-1], lines[-1][:40]]))
     packed.write_bytes(packed.read_bytes()[:-40])
     with (run / METRICS).open("ab") as metrics:

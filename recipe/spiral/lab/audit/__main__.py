@@ -11,10 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ...processes.arguments import NAMED, Arguments, new_file, own_game, run_program
-from ...processes.garbage import collect_less
+from ...processes.launch import collect_less
 from ...processes.terminal import fail, visible
-from ...storage.disk import naming
+from ..own_command import NAMED, Arguments, new_file, own_game, run_program
 from .auditor import Auditor, first_few
 from .recompute import NothingToAudit, Settings
 
@@ -34,8 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         auditor = Auditor(Settings(options.run_dir, options.game))
         auditor.run(options.run_dir)
         if options.json is not None:
-            with naming(options.json):
-                options.json.write_text(json.dumps(to_dict(auditor), indent=1), encoding="utf-8")
+            options.json.write_text(json.dumps(to_dict(auditor), indent=1), encoding="utf-8")
     except (NothingToAudit, OSError) as error:
         return fail(error, status=2)
     print(report(auditor))

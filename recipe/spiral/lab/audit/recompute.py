@@ -20,8 +20,7 @@ from ...games import id_of
 from ...match import Rules
 from ...players.records import SELF_PLAY, GameRecord
 from ...rollouts.schedule import GameShare, parse_games
-from ...storage.checkpoints import config_file
-from ...storage.run_config import load_config
+from ...storage.run_files import config_file, load_config
 from ...training.filters import Filters
 
 #: Of games, branches and the like: more than any run has, and few enough to be counted.

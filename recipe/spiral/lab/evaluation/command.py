@@ -56,7 +56,7 @@ def run(config: DictConfig) -> int:
         settings = schema.Settings.from_config(config)
     except (ValueError, OmegaConfBaseException) as error:
         return fail(error, status=2)
-    from ...processes.launch import clean_run, put_on_path, set_environment
+    from ...processes.launch import put_on_path, set_environment
 
     if not settings.verbose:
         quiet_logging()
@@ -65,9 +65,9 @@ def run(config: DictConfig) -> int:
     put_on_path(RECIPE.parents[1])
     # with that environment
     from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
-    from ...processes.engine_failure import EngineFailure
     from ...storage.disk import InUse
-    from .engines import UnfitArguments
+    from ..own_command import clean_run
+    from .engines import EngineFailure, UnfitArguments
     from .evaluation import Evaluation, NothingPlayed, Refused
     from .evaluation_folder import OtherEvaluation
 

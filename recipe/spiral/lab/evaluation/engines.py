@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from ...opponents.model_files import unfit
 from ...players.player import Generate, Generation
 from ...players.records import Tokens
-from ...processes.engine_failure import EngineFailure
 from ...processes.launch import set_environment
 from ...rollouts.end_tokens import end_tokens
 from ...storage.disk import read_json
@@ -30,6 +29,10 @@ RELOAD_LIMIT = 600.0
 _EXECUTOR = "distributed_executor_backend"
 #: The values that vLLM takes as ``max_lora_rank``.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+
+
+class EngineFailure(RuntimeError):
+    """An engine does not start, does not answer, or cannot load what it should."""
 
 
 class UnfitArguments(EngineFailure):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...players.records import GameRecord
-from ...storage.disk import naming, read_json, write_whole
+from ...storage.disk import read_json, write_whole
 from ...storage.record_writer import line_of
 from ..record_folder import parse
 
@@ -38,9 +38,8 @@ class Lines:
     def append(self, line: bytes) -> None:
         """Append a line, with its end; once this returns, a kill of the process cannot take it away. Raises OSError:
         there is no room."""
-        with naming(self.file):
-            if (self._out.write(line) or 0) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if (self._out.write(line) or 0) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.file))
 
     def __iter__(self) -> Iterator[bytes]:
         return lines_of(self.file)
@@ -88,7 +87,7 @@ class Manifest:
     policies: Mapping[str, Any]
     settings: Mapping[str, Any]
 
-    def after(self, earlier: Manifest, folder: Path) -> Manifest:
+    def continuing(self, earlier: Manifest, folder: Path) -> Manifest:
         """The manifest of the folder's evaluation that is continued: it has the policies of both, and each setting that
         one of them has used.
 
@@ -130,7 +129,7 @@ class EvaluationFolder:
         held = [folder / name for name in (GAMES, TABLES, ANSWERS)]
         # one that was refused before it had anything does not keep the folder
         if file.is_file() and any(lines.is_file() and lines.stat().st_size for lines in held):
-            self.manifest = self.manifest.after(Manifest(**read_json(file)), folder)
+            self.manifest = self.manifest.continuing(Manifest(**read_json(file)), folder)
         write_whole(file, json.dumps(vars(self.manifest), indent=1) + "\n")
         self.games, self.tables, self.answers = map(Lines, held)
 

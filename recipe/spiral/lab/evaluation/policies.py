@@ -13,8 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ...games import id_of
 from ...processes.composing import RECIPE  # and the resolvers of its config
-from ...storage.checkpoints import config_file
-from ...storage.run_config import load_config, setting
+from ...storage.run_files import config_file, load_config, setting
 from ..models import MADE_FOR
 from ..opponents import check
 

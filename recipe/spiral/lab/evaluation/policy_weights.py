@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import shutil
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -49,7 +50,8 @@ def exported(checkpoint: Path, cache: Path) -> Path:
     target = cache / f"{checkpoint.parents[1].name}-{derive_seed('export', state):016x}" / checkpoint.name
     if missing_files(target) or changed_files(target):
         print(visible(f"exporting {checkpoint}"), flush=True)
-        export(checkpoint, target, force=True)
+        shutil.rmtree(target, ignore_errors=True)
+        export(checkpoint, target)
     return target
 
 

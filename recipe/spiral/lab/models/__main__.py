@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...processes.arguments import Arguments, run_program
 from ...processes.terminal import fail
+from ..own_command import Arguments, run_program
 from . import MADE_FOR, smollm2
 
 

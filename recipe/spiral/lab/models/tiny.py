@@ -8,7 +8,6 @@ in the folder, in ``warm_start.json``.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -100,8 +99,6 @@ class Spec:
 def make_tiny(spec: Spec, folder: Path, check: bool = True) -> None:
     """Make the model and write it into a new folder. Raises NotGoodEnough: it reads or answers too badly, unless that
     is not to be checked; FileExistsError: the folder is there."""
-    from tqdm import tqdm
-
     folder.mkdir(parents=True)
     with _own_randomness(derive_seed(spec.seed, "weights")):
         tokenizer = train_tokenizer(spec.texts(), max_length=POSITIONS)
@@ -113,9 +110,7 @@ def make_tiny(spec: Spec, folder: Path, check: bool = True) -> None:
             played, kept = hold_out(random_play(game, POSITION_GAMES, spec.seed, spec.lines), HELD_OUT)
             train[game] = Positions(played, made_up(game, MADE_UP, spec.seed, without=kept))
             held_out += kept
-        interval = 0.2 if sys.stderr.isatty() else 10  # seconds between two states of the bar
-        with tqdm(total=spec.schedule.steps, unit="step", mininterval=interval) as bar:
-            figures = warm_up(reader, train, held_out, spec.schedule, spec.seed, bar)
+        figures = warm_up(reader, train, held_out, spec.schedule, spec.seed)
     if check and figures["missed"]:
         folder.rmdir()
         raise NotGoodEnough(f"the tiny model is not good enough: {'; '.join(figures['missed'])}. Try another --seed")

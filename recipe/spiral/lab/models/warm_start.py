@@ -17,13 +17,14 @@ from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tqdm import tqdm
+
 from ...players.prompts import Template, boxed
 from ...players.seeds import derive_seed
 from .answer_scores import Question, Scored, Tree, distributions, in_order, score_answers
 from .read_back import Position
 
 if TYPE_CHECKING:
-    from tqdm import tqdm
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 #: The least mean probability of a legal action in every game, and of the right answer to every kind of question, on
@@ -131,7 +132,6 @@ def warm_up(
     held_out: Sequence[Position],
     schedule: Schedule,
     seed: int,
-    bar: tqdm[Any],
 ) -> dict[str, Any]:
     """Train ``reader.model`` in place until the criteria are met.
 
@@ -139,7 +139,6 @@ def warm_up(
         train: positions to learn from, by game.
         held_out: positions of all games to measure on.
         seed: decides which positions and questions are drawn.
-        bar: shows the steps; every further round is added to its total.
 
     Returns:
         The figures of the last measurement; "missed" lists the criteria that are not met.
@@ -147,17 +146,15 @@ def warm_up(
     rng = random.Random(derive_seed(seed, "warm start order"))
     drawn = _shares({game: len(positions.played) for game, positions in train.items()}, schedule.observations)
     optimizers = _optimizers(reader.model, schedule)
+    interval = 0.2 if sys.stderr.isatty() else 10  # seconds between two states of the bar
     figures: dict[str, Any] = {}
     done = 0
     for number in range(1, schedule.rounds + 1):
         steps = schedule.steps if number == 1 else schedule.more_steps
-        bar.total = done + steps
-        bar.set_description(f"warm start, round {number}")
-        for step in range(1, steps + 1):
+        for step in (bar := tqdm(range(1, steps + 1), f"warm start, round {number}", mininterval=interval)):
             trees = _batch(reader, train, drawn, schedule, rng)
             loss = _step(reader.model, trees, optimizers, schedule.factor(number, step, steps))
             bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
-            bar.update()
         done += steps
         figures = {**reader.measure(held_out), "rounds": number, "steps": done, "loss": loss}
         right, legal = figures["read_back"], figures["legal"]
@@ -165,7 +162,7 @@ def warm_up(
         figures["missed"] = missed + [f"{game}: {share:.1%} legal" for game, share in legal.items() if share < LEGAL]
         if not figures["missed"]:
             break
-        bar.write(f"not good enough yet: {'; '.join(figures['missed'])}", file=sys.stderr)
+        print(f"not good enough yet: {'; '.join(figures['missed'])}", file=sys.stderr)
     return figures
 
 

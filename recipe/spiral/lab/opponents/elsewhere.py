@@ -11,7 +11,8 @@ from typing import Literal
 
 from ...opponents import model_files
 from ...players.seats import BASE
-from ...storage.checkpoints import POOL, config_file, folder_of, read_whole
+from ...storage.checkpoints import POOL, folder_of, read_whole
+from ...storage.run_files import config_file
 
 #: A whole model, a PEFT adapter, or a checkpoint of ours, which is exported first.
 Form = Literal["hf", "adapter", "checkpoint"]

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from ...games import GameFailure, known_games, resolve
 from ...players.player import PlayerFailure, Position
-from ...processes.arguments import Arguments, run_program, within
 from ...processes.terminal import fail, visible
-from ...storage.disk import unwritable
 from ..drawing import Drawn
 from ..models import EMBEDDED
+from ..own_command import Arguments, run_program, within
 from .playing import Finished, Move, Sitting
 from .table_opponent import FIXED, find
 
@@ -53,8 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _sitting(options: argparse.Namespace) -> Sitting:
     game = resolve(options.game)
     seed = secrets.randbits(32) if options.seed is None else options.seed
-    if why := unwritable(options.save):
-        raise ValueError(f"--save {options.save}: {why}; give another folder")
+    options.save.mkdir(parents=True, exist_ok=True)
     opponent, rules = find(game, options.model, options.save / "weights", options.template, options.temperature)
     return Sitting(game, opponent, rules, seed, options.save, options.role, not options.hide_responses)
 

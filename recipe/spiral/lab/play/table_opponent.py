@@ -18,7 +18,7 @@ from ...players.player import Generation, Player, PolicyPlayer
 from ...players.prompts import encoder
 from ...players.records import Tokens
 from ...storage.checkpoints import folder_of, latest
-from ...storage.run_config import setting
+from ...storage.run_files import setting
 from ..evaluation.policies import Asked, Policy, configs_of
 from ..evaluation.policy_entries import parse
 from ..evaluation.policy_weights import load, read_tokenizer
@@ -59,7 +59,7 @@ def find(
     entry = model if model in EMBEDDED else _entry(model)
     run = None if isinstance(entry, str) else _run(Path(entry["path"]).expanduser())
     [policy] = parse([entry], cache, "MODEL", Asked(template))
-    sampling = {key: _number(run, f"actor_rollout_ref.rollout.{key}", usual) for key, usual in _SAMPLING.items()}
+    sampling = _settings(run, "actor_rollout_ref.rollout", _SAMPLING)
     if temperature is not None:
         sampling["temperature"] = temperature
     return _player(game, policy, sampling), rules_of(run)
@@ -82,15 +82,14 @@ def _run(path: Path) -> DictConfig | None:
     return next((config for _, config in configs_of(path.absolute())), None) if path.is_dir() else None
 
 
-def _number(run: DictConfig | None, key: str, usual: float) -> float:
-    value = setting(run, key)
-    return value if isinstance(value, int | float) else usual
+def _settings(run: DictConfig | None, group: str, usual: Mapping[str, Any]) -> dict[str, Any]:
+    """These settings of a run; the usual ones where it has none."""
+    return {key: value if (own := setting(run, f"{group}.{key}")) is None else own for key, value in usual.items()}
 
 
 def rules_of(run: DictConfig | None) -> Rules:
     """A run's rules; the usual ones without a run."""
-    chosen = {key: value for key in asdict(Rules()) if (value := setting(run, f"rules.{key}")) is not None}
-    return Rules.from_config(OmegaConf.create({**asdict(Rules()), **chosen}))
+    return Rules.from_config(OmegaConf.create(_settings(run, "rules", asdict(Rules()))))
 
 
 def _player(game: str, policy: Policy, sampling: Mapping[str, float]) -> Player:

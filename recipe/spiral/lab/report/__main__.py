@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...processes.arguments import NAMED, Arguments, own_game, run_program, within
-from ...processes.launch import is_in_use
 from ...processes.run_log import duration
 from ...processes.terminal import fail, note
-from ...storage.disk import unwritable
+from ...storage.disk import is_in_use
 from ..local_server import LocalServer, guarded
+from ..own_command import NAMED, Arguments, own_game, run_program, within
 from .run_report import REPORT, RunReport
 
 if TYPE_CHECKING:
@@ -64,8 +63,6 @@ def _parser() -> Arguments:
 
 
 def _make(run: Path, out: Path, options: argparse.Namespace) -> None:
-    if why := unwritable(out):
-        raise ValueError(f"--out {out}: {why}")
     server = LocalServer("--serve", options.port) if options.serve else None
     report = RunReport(run, out, options.game)
     begun = time.monotonic()

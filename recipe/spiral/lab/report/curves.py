@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...storage.metrics_file import METRICS, read_metrics
+from ...storage.run_files import METRICS, read_metrics
 from .bundle import is_inside
 
 #: The most points of a curve.

@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ...games.registry import NotNamed
-from ...processes.launch import is_in_use
-from ...storage.checkpoints import config_file, config_of
-from ...storage.disk import read_json
-from ...storage.run_config import CHANGES, setting
+from ...storage.disk import is_in_use, read_json
+from ...storage.run_files import CHANGES, config_file, config_of, setting
 from ..evaluation.benchmark_questions import PAPER, PAPER_AVERAGES
 from ..evaluation.evaluation_folder import GAMES
 from ..evaluation.results import RESULTS

@@ -13,7 +13,7 @@ from ...players.records import GameRecord
 from ...processes.run_log import LOG
 from ...processes.terminal import visible
 from ...storage.checkpoints import latest
-from ...storage.metrics_file import METRICS, read_metrics
+from ...storage.run_files import METRICS, read_metrics
 from ...training.metrics import SHARES, validated_roles, validation_metrics
 from ..own_command import command
 from ..record_folder import RecordFolder

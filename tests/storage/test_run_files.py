@@ -1,4 +1,4 @@
-"""A run's metrics in its folder: whole lines, cut back on resume, readable while they are written."""
+"""The config, the changed settings and the metrics of a run's folder are read without a run, while they are written."""
 
 from __future__ import annotations
 
@@ -6,10 +6,40 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
+from omegaconf import OmegaConf
 
-from recipe.spiral.storage.disk import LineFile
-from recipe.spiral.storage.metrics_file import METRICS, Logged, MetricsFile, read_metrics
+from recipe.spiral.storage.run_files import METRICS, Logged, MetricsFile, load_config, read_metrics, setting
+
+
+def test_a_setting_is_as_json_has_it() -> None:
+    config = OmegaConf.create({"games": ["Nim"], "seed": "${nowhere}"})
+    assert setting(config, "games") == ["Nim"] and type(setting(config, "games")) is list
+    assert setting(config, "seed") is setting(config, "model.path") is setting(None, "games") is None
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    for content in (b"a: [", b"\xff", b"7", b"[" * 5000):
+        (tmp_path / "config.yaml").write_bytes(content)
+        with pytest.raises(ValueError, match=r"config\.yaml: is damaged: "):
+            load_config(tmp_path / "config.yaml")
+    with pytest.raises(FileNotFoundError):
+        load_config(tmp_path / "none.yaml")
+
+
+def test_a_few_lines_cannot_stand_for_a_text_of_any_length(tmp_path: Path) -> None:
+    file, names = tmp_path / "config.yaml", [f"a{number}" for number in range(60)]
+    file.write_text("a: x\n" + "".join(f"a{name}: ${{{name}}}${{{name}}}\n" for name in ["a", *names]))
+    assert setting(load_config(file), "a") == "x" and setting(load_config(file), "aa59") is None
+
+
+def test_a_config_with_aliases_is_damaged(tmp_path: Path) -> None:
+    """Some hundred bytes of them stand for gigabytes."""
+    file = tmp_path / "config.yaml"
+    file.write_text("a: &a [x, x]\nb: [*a, *a]\n")
+    with pytest.raises(ValueError, match=r"config\.yaml"):
+        load_config(file)
 
 
 def logged(run_dir: Path, start: int = 0) -> list[Logged]:
@@ -47,9 +77,3 @@ def test_torn_and_foreign_lines_are_passed_over(tmp_path: Path) -> None:
     assert [line.step for line in logged(tmp_path)] == [1]
     file.log({"a": 3}, 3)
     assert [line.step for line in logged(tmp_path)] == [1, 3], "the next line does not hang on the torn one"
-
-
-def test_a_line_is_whole_after_what_a_killed_process_left(tmp_path: Path) -> None:
-    (tmp_path / "lines").write_text("whole\nhal")
-    LineFile(tmp_path / "lines").append("new")
-    assert (tmp_path / "lines").read_text() == "whole\nhal\nnew\n"

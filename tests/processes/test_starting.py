@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.processes.starting import choose_checkpoint, keep_date, set_aside
 from recipe.spiral.storage.checkpoints import TRACKER
-from recipe.spiral.storage.metrics_file import METRICS, MetricsFile
+from recipe.spiral.storage.run_files import METRICS, MetricsFile
 from tests.storage.test_checkpoints import save
 
 
@@ -35,7 +35,7 @@ def test_a_checkpoint_is_named_as_verl_and_other_processes_take_it(
         choose_checkpoint(config)
         assert config.trainer.resume_from_path == whole
         assert int(whole.split("global_step_")[-1]) == 10
-    for config in (told(None, resume_mode="auto"), OmegaConf.create({})):
+    for config in (told(None, resume_mode="auto"),):
         choose_checkpoint(config)
         assert OmegaConf.select(config, "trainer.resume_from_path") is None
 
@@ -96,21 +96,16 @@ def test_a_run_that_begins_anew_removes_nothing(tmp_path: Path, how: str, elsewh
     assert set_aside(config) == []
 
 
-def test_before_a_first_step_no_weights_are_put_aside(tmp_path: Path) -> None:
+def test_before_a_first_step_nothing_is_put_aside(tmp_path: Path) -> None:
     """A run that fails again and again before its first step must not fill the disk with the initial policy."""
     config = told(None, tmp_path / "checkpoints", resume_mode="auto")
     config.run_dir = str(tmp_path)
     assert set_aside(config) == []
-    written(tmp_path)
+    written(tmp_path, 0)
     assert set_aside(config) == []
-    MetricsFile(tmp_path).log({"val-core/win": 1.0}, 0)
+    MetricsFile(tmp_path).log({"loss": 1.0}, 1)
     assert len(set_aside(config)) == 1
-    assert (tmp_path / "pool/step_000000/weights").is_file() and not (tmp_path / METRICS).exists()
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / TRACKER).symlink_to("nowhere")
-    config.trainer.resume_mode = "disable"
-    assert len(set_aside(config)) == 1
-    assert not (tmp_path / "checkpoints" / TRACKER).is_symlink()
+    assert not (tmp_path / "pool").exists() and not (tmp_path / METRICS).exists()
 
 
 def test_a_runs_prompts_tell_the_date_of_its_first_day(tmp_path: Path) -> None:
