@@ -136,8 +136,10 @@ class SpiralTrainer(Mixin):
             self.state.league.begin_step(self.global_steps)
 
     def on_sample_end(self) -> None:
+        """Games are over, or go on in the next step; but with devices of their own engines play meanwhile."""
         super().on_sample_end()
-        self.state.league.sleep()
+        if self.opponents is not None and self.config.trainer.v1.trainer_mode != "separate_async":
+            self.opponents.sleep()
 
     def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any) -> Any:
         try:
@@ -199,7 +201,7 @@ class SpiralTrainer(Mixin):
         step.rows.note_training(batch, step.baselines)
         if algorithm.adv_estimator == RAE:
             state.baselines.update(step.records)
-        state.league.count(step.records, step.games.discarded)
+        state.league.count(step.records)
         metrics |= training_metrics(step.records, step.games.discarded) | state.league.metrics(self.global_steps)
         metrics |= {} if step.chosen is None else step.chosen.metrics(batch.partition_id)
         return batch

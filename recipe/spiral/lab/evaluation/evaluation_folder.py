@@ -87,7 +87,7 @@ class Manifest:
     policies: Mapping[str, Any]
     settings: Mapping[str, Any]
 
-    def after(self, earlier: Manifest, folder: Path) -> Manifest:
+    def continuing(self, earlier: Manifest, folder: Path) -> Manifest:
         """The manifest of the folder's evaluation that is continued: it has the policies of both, and each setting that
         one of them has used.
 
@@ -129,7 +129,7 @@ class EvaluationFolder:
         held = [folder / name for name in (GAMES, TABLES, ANSWERS)]
         # one that was refused before it had anything does not keep the folder
         if file.is_file() and any(lines.is_file() and lines.stat().st_size for lines in held):
-            self.manifest = self.manifest.after(Manifest(**read_json(file)), folder)
+            self.manifest = self.manifest.continuing(Manifest(**read_json(file)), folder)
         write_whole(file, json.dumps(vars(self.manifest), indent=1) + "\n")
         self.games, self.tables, self.answers = map(Lines, held)
 
