@@ -33,6 +33,7 @@ def grader() -> Iterator[Grader]:
         ("\\frac{1}{2}", "First \\boxed{\\frac13}, no: \\boxed{\\dfrac{1}{2}}", "right"),
         ("\\frac{1}{2}", "\\boxed{\\frac{1}{3}}", "wrong"),
         ("\\frac{1}{2}", "\\boxed{\\frac{1}}", "unreadable"),
+        ("2", "\\boxed{" + "1+" * 3000 + "1}", "unreadable"),
         ("204", "The answer is 204.", "no answer"),
         ("204", "\\boxed{204", "no answer"),
         ("0.2", "\\boxed{20\\%}", "right"),

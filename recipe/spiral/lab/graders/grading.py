@@ -17,6 +17,8 @@ from .question import Question
 FAILURES = (TIME_OUT, CRASH)
 #: The limit by the clock, as a multiple of the limit of processor time.
 _CLOCK = 4.0
+#: Longer answers, in characters, are not judged.
+_LONGEST = 5000
 #: The most memory for mathematics, in bytes.
 _MEMORY = 4 * 2**30
 _REASONS = {True: "right", False: "wrong", None: "unreadable"}
@@ -81,6 +83,8 @@ class Grader:
         """Whether two answers are the same: "right", "wrong", "unreadable", "time-out" or "crash"."""
         if reference.strip() == answer.strip():
             return "right"
+        if len(answer) > _LONGEST:
+            return "unreadable"
         same, problem = self._judge.ask(reference=reference, answer=answer)
         if problem:
             return TIME_OUT if problem == TIME_OUT else CRASH
