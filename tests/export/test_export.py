@@ -82,13 +82,6 @@ def test_one_rank(one_rank: Path, tmp_path: Path, kind: str) -> None:
     assert "attn_implementation" not in (out / "config.json").read_text()
 
 
-@pytest.mark.e2e
-@pytest.mark.parametrize("kind", ["untied", "tied"])
-def test_two_ranks(two_ranks: Path, tmp_path: Path, kind: str) -> None:
-    assert main([str(checkpoint(two_ranks / kind)), str(tmp_path / "out"), "--verify"]) == 0
-    assert same(load(tmp_path / "out").state_dict(), load(two_ranks / kind / "model").state_dict())
-
-
 def test_another_type(one_rank: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert main([str(one_rank / "untied"), str(out), "--dtype", "bfloat16", "--verify"]) == 0

@@ -24,6 +24,6 @@ def awkward(solution_str: str, **kwargs: Any) -> Any:
     if solution_str == "exit":
         sys.exit("no more")
     if solution_str == "program":
-        subprocess.run(["sleep", "1234"], start_new_session=True)
+        subprocess.run(["sleep", "1234"])
     returned = {"nan": math.nan, "infinite": {"score": -math.inf}, "text": "good", "number as text": "0.7"}
     return {**returned, "none": None, "dict": {"acc": 1.0}, "true": True}.get(solution_str, 0.5)

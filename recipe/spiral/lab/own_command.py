@@ -91,14 +91,6 @@ def within(kind: type[Number], least: float, most: float) -> Callable[[str], Num
     return read
 
 
-def new_file(text: str) -> Path:
-    """The type of an option that names a file to write, after the work perhaps."""
-    file = Path(text)
-    if file.is_dir() or not os.access(file.parent, os.W_OK):
-        raise argparse.ArgumentTypeError(f"{text}: cannot be written; name another file")
-    return file
-
-
 def own_game(text: str) -> str:
     """The type of ``--game``: a class that is there, and is a game."""
     try:

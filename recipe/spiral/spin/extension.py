@@ -106,7 +106,7 @@ def _check_room(config: DictConfig) -> None:
 def _check_questions(config: DictConfig) -> None:
     """Settings go with questions, and files and the grader are there."""
     from ..lab.graders.grading import check_installed
-    from ..lab.graders.judges import Judge, NotStarted
+    from ..lab.graders.judge import Judge, NotStarted
     from ..players.prompts import general_template
     from ..processes.launch import put_on_path
     from .training_questions import load_questions
@@ -136,7 +136,7 @@ def _check_questions(config: DictConfig) -> None:
     put_on_path(Path.cwd())  # where a function is looked for, on every machine
     judge = Judge(grader, config.questions.seconds)
     try:
-        judge.ask(None, 60)
+        judge.start()
     except NotStarted as error:
         raise ValueError(f"questions.grader={grader}: must be {BOXED} or module:function; {error}") from error
     finally:

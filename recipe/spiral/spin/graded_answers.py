@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -19,7 +18,7 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
 from ..lab.graders.grading import Grader
-from ..lab.graders.judges import CRASH, TIME_OUT, Judge, NotStarted
+from ..lab.graders.judge import CRASH, TIME_OUT, Judge, NotStarted
 from ..players.prompts import general_template, last_box
 from ..players.records import GameRecord, Tokens, Turn, Verdict
 from ..players.seeds import GameKey
@@ -28,8 +27,6 @@ from ..rollouts import channel
 from .spin_settings import BOXED
 from .training_questions import GRADER, TrainingQuestion
 
-#: The limit of processor time, as a multiple of a function's by the clock: all of its threads use it up together.
-_PROCESSOR = 4.0 * (os.cpu_count() or 1)
 _VERDICTS: dict[str, Verdict] = {"no answer": "no_answer", "unreadable": "unreadable", TIME_OUT: "unreadable"}
 
 
@@ -106,7 +103,7 @@ def scorer(grader: str, seconds: float) -> Callable[[TrainingQuestion, str], Sco
     """What scores responses in this process, by the config's ``questions``. Any number of threads may ask it."""
     if grader == BOXED:
         return partial(by_box, Grader(seconds))
-    return partial(by_function, Judge(grader, _PROCESSOR * seconds), seconds)
+    return partial(by_function, Judge(grader, seconds))
 
 
 def by_box(grader: Grader, question: TrainingQuestion, response: str) -> Score:
@@ -120,18 +117,15 @@ def by_box(grader: Grader, question: TrainingQuestion, response: str) -> Score:
     return Score(float(verdict.correct), _VERDICTS.get(verdict.reason, "legal"), verdict.answer)
 
 
-def by_function(judge: Judge, seconds: float, question: TrainingQuestion, response: str) -> Score:
+def by_function(judge: Judge, question: TrainingQuestion, response: str) -> Score:
     """A function with the signature of verl's ``compute_score`` is asked: it gets ``data_source``, ``solution_str``,
     ``ground_truth`` and ``extra_info`` by name, and returns a number, or a dict with one under "score"."""
     answer, parts = last_box(response), ("data_source", "ground_truth", "extra_info")
     asked = {"solution_str": response, **{part: getattr(question, part) for part in parts}}
     try:
-        said = judge.ask(asked, seconds)
+        value, problem = judge.ask(**asked)
     except NotStarted as error:
-        said = {"failed": f"{CRASH}: {error}"}
-    if "said" not in said:
-        return Score(None, answer=answer, problem=str(said.get("failed") or f"raised: {said.get('raised')}"))
-    value = said["said"]
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        return Score(None, answer=answer, problem=f"not a number: {value}")
-    return Score(value, answer=answer)
+        value, problem = None, f"{CRASH}: {error}"
+    if problem is None and (not isinstance(value, int | float) or not math.isfinite(value)):
+        problem = f"not a number: {value!r}"[:100]
+    return Score(None if problem else float(value), answer=answer, problem=problem)

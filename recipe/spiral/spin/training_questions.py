@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..lab.graders.files import SUFFIXES, read_rows
-from ..lab.graders.question import Kind, Question, answer_fields, choice_question, has_options, math_question, text_of
+from ..lab.graders.question import SUFFIXES, Question, has_options, question_of, read_rows, text_of
 from ..players.prompts import Template, Tokenizer, conversation_ids
 
 #: Whom a question is answered to: the kind and the name of the other player of its record.
@@ -60,8 +59,7 @@ class TrainingQuestion:
     @property
     def question(self) -> Question:
         """What the benchmarks' grader takes."""
-        kind: Kind = "choice" if self.choices else "math"
-        return Question(self.data_set, self.id, kind, self.text, self.answer, tuple(self.choices))
+        return Question(self.data_set, self.id, self.text, self.answer, tuple(self.choices))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False, default=str)
@@ -128,15 +126,13 @@ def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQue
             raise ValueError("a row with a prompt of messages must have an answer in reward_model.ground_truth")
         prompt, id_ = _messages(row["prompt"]), text_of(extra.get("index")) or str(number)
         if has_options(row):
-            plain = choice_question(name, {**row, "question": prompt[-1]["content"], "answer": answer}, number)
+            plain = question_of(name, {**row, "question": prompt[-1]["content"], "answer": answer}, number, choice=True)
             answer, choices = plain.answer, list(plain.choices)
     else:
-        plain = (choice_question if has_options(row) else math_question)(
-            name, row if truth is None else {**row, "answer": truth}, number
-        )
+        given = {} if truth is None else {"answer": str(truth) if isinstance(truth, Mapping) else truth}
+        plain = question_of(name, {**row, **given}, number, has_options(row))
         prompt, id_, choices = plain.prompt, plain.id, list(plain.choices)
         answer = plain.answer if choices else _final(plain.answer)
-        truth = answer_fields(row) if truth is None else truth
         truth = answer if truth is None else truth
     question = TrainingQuestion(name, id_, prompt, answer, source, truth, dict(extra), choices)
     question.to_json().encode()  # half a surrogate pair, as JSON may have one, is nothing that a tokenizer takes

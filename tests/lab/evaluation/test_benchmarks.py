@@ -108,7 +108,7 @@ def test_a_bad_file_says_where(tmp_path: Path, content: str, says: str) -> None:
 
 # -- asking
 
-QUESTIONS = [Question("aime24", str(number), "math", f"How many, {number}?", "7") for number in range(4)]
+QUESTIONS = [Question("aime24", str(number), f"How many, {number}?", "7") for number in range(4)]
 MINE = Policy("mine", "model", {"path": "m"}, Path("m"))
 
 
@@ -172,7 +172,7 @@ def test_it_continues_where_it_was_broken_off(tmp_path: Path) -> None:
 
 def test_answers_of_another_kind_are_not_counted(tmp_path: Path) -> None:
     first = answered(tmp_path, Model())
-    changed = [Question("aime24", "0", "math", "How few?", "7")]
+    changed = [Question("aime24", "0", "How few?", "7")]
     answered(tmp_path, model := Model(), questions=changed)
     assert len(model.asked) == 3
     other = replace(MINE, identity={"path": "n"})

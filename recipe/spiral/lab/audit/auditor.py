@@ -1,294 +1,204 @@
-"""Compares a run's games with what was trained, and accounts for every game.
+"""Goes through a run's steps in their order: each game by itself, the games of a step together, then what was trained.
 
-Every game is replayed from its key and its responses. Baselines and advantages are recomputed from the outcomes, in
-the order of the keys. If games of a step are missing or wrong, later baselines cannot be recomputed from the start; the
-next step then begins with its recorded baselines.
+Baselines and advantages are recomputed from the outcomes of the replays. If games of a step are missing or wrong, later
+baselines cannot be recomputed from the start; the next step then begins with its recorded ones.
 """
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from tqdm import tqdm
 
-from ...players.records import MAX_VOIDS, SELF_PLAY, GameRecord
-from ...players.seats import Seat
-from ...players.seeds import GameKey
-from ...processes.run_log import LOG
-from ...rollouts.schedule import training_row
+from ...players.records import SELF_PLAY, GameRecord, Turn
 from ...storage import checkpoints
-from ...storage.checkpoints import folder_of
 from ...storage.manifest import changed_files
 from ...training.credit import REJECTED
-from ..record_folder import RecordFolder
-from .game_checks import TOLERANCE, Findings, Games, Tally, name, name_turn
-from .games_in_flight import InFlight
-from .recompute import MOST, Baselines, NothingToAudit, Settings
+from ..record_folder import RecordFolder, Torn, parse, unpack
+from .accounting import Accounts, name
+from .recompute import Baselines, NothingToAudit, Settings
+from .replay import differences, name_turn, replay, wrong_tokens
 
-DPO, UNPAIRED = "dpo", "unpaired"
+#: The largest accepted difference, relative to numbers above 1. Advantages are float32.
+TOLERANCE = 1e-6
 
 
-class Auditor(Findings):
-    """Goes through a run's steps in their order and collects problems.
+class Auditor:
+    """What an audit finds.
 
     Attributes:
+        tallies: by game, the numbers of its "games", "turns", "replayed" and "discarded" games.
+        discarded: the number of discarded games by reason.
+        unchecked: the number of games, or turns, of which something was not checked, by what and why.
         steps: the steps that were audited.
         as_recorded: the steps that begin with their recorded baselines.
         checkpoints: the steps of the checkpoints that were compared.
-        folder: where the run has its checkpoints.
-        fork: the step of another run's checkpoint at which this one began; 0: it did not.
-        launched: the number of games before the present step; None: not known.
-        rejected: the number of turns that verl's rejection sampling left out, as the records say.
-        in_flight: of an asynchronous run.
+        begun: the step of another run's checkpoint at which this one began; 0: it did not.
+        problems: one line each, with the game's key and the turn.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
+    def __init__(self, settings: Settings, run_dir: Path) -> None:
         self.settings = settings
+        self.records, self.folder = RecordFolder(run_dir / "games"), checkpoints.folder_of(run_dir)
+        self.accounts, self.baselines = Accounts(settings), Baselines(settings)
+        self.tallies: dict[str, Counter[str]] = defaultdict(Counter)
+        self.discarded: Counter[str] = Counter()
+        self.unchecked: Counter[str] = Counter()
         self.steps: list[int] = []
         self.as_recorded: list[int] = []
         self.checkpoints: list[int] = []
-        self.folder: Path | None = None
-        self.fork = 0
-        self.launched: int | None = 0
-        self.rejected = 0
-        self.in_flight = InFlight(settings)
-        self._baselines = Baselines(settings)
+        self.begun = 0
+        self.problems: list[str] = []
 
-    def run(self, run_dir: Path) -> None:
-        """Audit all steps and checkpoints of a run.
+    def run(self) -> None:
+        """Audit all steps and checkpoints.
 
         Raises:
             NothingToAudit: the run has no games.
         """
-        folder = RecordFolder(run_dir / "games")
-        steps = folder.steps("train")
+        steps = self.records.steps("train")
         if not steps:
-            raise NothingToAudit(f"{folder.path}: no train_step_*.jsonl.gz, so there are no games to audit")
+            raise NothingToAudit(f"{self.records.path}: no train_step_*.jsonl.gz, so there are no games to audit")
         # A run that went back to an earlier step leaves later checkpoints behind, which do not belong to it.
-        self.folder = folder_of(run_dir)
-        latest, there = checkpoints.latest(self.folder), checkpoints.steps(self.folder)
-        tracker = self.folder / checkpoints.TRACKER
-        if latest not in there and (there or tracker.exists()):
-            self.problems.append(f"{tracker}: names no checkpoint that is there, so the latest is not known")
-            latest = steps[-1]
-        self.fork = self.settings.began_at
-        if latest is not None:
-            self.fork = _begun(self.folder / f"global_step_{latest}")
-        every = self.settings.records_every
-        due = range(self.fork + every - self.fork % every, steps[-1], every) if every else range(0)
-        if missing := sorted(set(due) - set(steps)):
-            self.problems.append(f"step {first_few(missing)}: no file of games")
-        saved = [step for step in there if step <= (latest or 0)]
+        latest, every = checkpoints.latest(self.folder) or 0, self.settings.records_every
+        try:
+            state = checkpoints.read_state(self.folder / f"global_step_{latest}")
+            self.begun = max(int(state.get("records_after", 0)), 0)
+        except (checkpoints.BrokenCheckpoint, AttributeError, TypeError, ValueError, OverflowError):
+            pass  # there is none, or it is found to be damaged below
+        due = [step for step in range(self.begun + 1, max(steps[-1], latest) + 1) if every and step % every == 0]
+        self.problems += [f"step {step}: no file of games" for step in sorted({*due} - {*steps})]
         for step in tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None):
-            self._audit_step(step, Games(folder.file("train", step), self.settings))
-            if step in saved:
-                checkpoint = self.folder / f"global_step_{step}"
-                wrong = [f"checkpoint {step}: {what}" for what in self._audit_checkpoint(step, checkpoint)]
+            self._audit_step(step)
+            checkpoint = self.folder / f"global_step_{step}"
+            if step <= latest and checkpoint.exists():
+                wrong = [f"checkpoint {step}: {what}" for what in self._wrong_checkpoint(step, checkpoint)]
                 if checkpoint.exists():  # else the run goes on, and has removed it meanwhile
                     self.checkpoints.append(step)
                     self.problems += wrong
-        if not self.settings.synchronous:
-            self.problems += self.in_flight.stuck(steps[-1], _resumed_after(run_dir))
-        self.problems += [
-            f"step {step}: a checkpoint, but no file of games: they were lost"
-            for step in saved
-            if step > steps[-1] and every and step % every == 0
-        ]
 
-    def _audit_step(self, step: int, audited: Games) -> None:
-        """A step's games: what each is by itself, their accounting, then baselines and advantages."""
-        if not self.settings.baseline:
-            self._baselines.values.clear()
+    def _audit_step(self, step: int) -> None:
         if step != (self.steps[-1] if self.steps else 0) + 1:
-            self._baselines.forget()
-            self.launched = None
-            self.in_flight.known = False
-        if not self._baselines.from_start and not self._baselines.values:
+            self.baselines.forget()
+            self.accounts.gap()
+        if not self.baselines.from_start and not self.baselines.values:
             self.as_recorded.append(step)
         self.steps.append(step)
-        self.add(audited)
-        games = audited.games
-        wrong = list(self._account(step, games))
-        self.problems += [f"step {step}: {what}" for what in wrong]
+        games, whole = self._read(step)
+        wrong = [f"step {step}: {what}" for what in self.accounts.of_step(step, games)]
         counted = [record for record in games if record.discarded is None]
-        self._baselines.before(counted)
-        for record in counted:
-            self._audit_training(record)
-        self._baselines.after(counted)
-        if wrong or not audited.whole:
-            self._baselines.forget()
+        self.baselines.before(counted)
+        self.problems += wrong
+        self.problems += [f"{name(record)}, {what}" for record in games for what in self._wrong_training(record)]
+        self.baselines.after(counted)
+        if wrong or not whole:
+            self.baselines.forget()
+
+    # -- each game by itself -------------------------------------------------------------------------------------------
+
+    def _read(self, step: int) -> tuple[list[GameRecord], bool]:
+        """A step's records, without texts and tokens, and with the replays' rewards; and whether every line is one,
+        with these rewards."""
+        file, number, whole = self.records.file("train", step), 0, True
+        games: list[GameRecord] = []
+        try:
+            for number, line in enumerate(unpack(file), 1):
+                try:
+                    record, unchanged = parse(line)
+                    if not {0, 1}.issuperset(record.trainable):
+                        raise ValueError(f"trainable: {record.trainable}")
+                    if not unchanged:
+                        self.problems.append(f"{file.name}:{number}: {name(record)} is not as it was written")
+                    rewards = record.rewards
+                    for what in (*wrong_tokens(record, step, self.settings), *self._wrong_alone(record)):
+                        self.problems.append(f"{name(record)}, {what}")
+                except Exception as error:  # a line may hold anything
+                    self.problems.append(f"{file.name}:{number}: not a game's record: {type(error).__name__}: {error}")
+                    whole = False
+                    continue
+                whole = whole and rewards == record.rewards
+                for turn in record.turns:  # a step may have gigabytes of them
+                    turn.observation, turn.response, turn.tokens = "", "", None
+                games.append(record)
+        except (Torn, OSError) as error:
+            self.problems.append(f"{file.name}:{number + 1}: {error}")
+            whole = False
+        return games, whole
+
+    def _wrong_alone(self, record: GameRecord) -> Iterator[str]:
+        """Count a game, and compare it with its replay, whose rewards it has afterwards."""
+        tally, settings = self.tallies[record.game], self.settings
+        if record.discarded is None:
+            tally.update(games=1, turns=len(record.turns))
+        else:
+            tally["discarded"] += 1
+            self.discarded[record.discarded] += 1
+            if record.discarded == "void":  # it did not end, so there is nothing to compare with a replay
+                return
+        if settings.responses:
+            self.unchecked[f"games of {record.game} were not replayed: answers to questions are not graded again"] += 1
+            return
+        try:
+            opening = None if settings.branches else settings.random_openings.get(record.game, 0)
+            again = replay(record, settings.rules, settings.named, opening)
+        except ImportError as error:
+            self.unchecked[f"games of {record.game} were not replayed: {error}"] += 1
+            return
+        tally["replayed"] += 1
+        if record.termination == "prompt_too_long":
+            self.unchecked["games ended because a prompt was too long: whether it was needs the tokenizer"] += 1
+        yield from differences(record, again)
+        for player in (0, 1):
+            if what := differs("reward", record.rewards[player], again.rewards[player]):
+                yield f"player {player}: {what}"
+        record.rewards = again.rewards
 
     # -- what it was trained with --------------------------------------------------------------------------------------
 
-    def _audit_training(self, record: GameRecord) -> None:
-        tally, wrong = self.tallies[record.game], []
+    def _wrong_training(self, record: GameRecord) -> Iterator[str]:
+        """What is wrong with a game's baselines and advantages; players who do not learn, and discarded games, have
+        none."""
+        settings = self.settings
         for player in (0, 1):
-            recorded = record.baselines[player]
-            baseline = self._baselines.of(record, player) if player in record.trainable else None
-            if baseline is not None:
-                if problem := tally.compare("baseline", recorded, baseline):
-                    wrong.append(f"player {player}: {problem}")
-            elif recorded is not None:
-                wrong.append(f"player {player}: has a baseline, and should have none")
-            if player in record.trainable:
-                wrong += self._audit_advantages(record, player, baseline, tally)
-            elif any(turn.advantage is not None for turn in record.turns_of(player)):
-                wrong.append(f"player {player}: does not learn, and yet it was trained")
-        self.problems += [f"{name(record)}, {what}" for what in wrong]
+            learns = record.discarded is None and player in record.trainable
+            baseline = self.baselines.of(record, player) if learns else None
+            if what := differs("baseline", record.baselines[player], baseline):
+                yield f"player {player}: {what}"
+            scale = self.baselines.scale(record, player)
+            for remaining, turn in enumerate(reversed(record.turns_of(player))):
+                reason = self._left_out(record, turn) if learns else None
+                if turn.left_out != reason:
+                    what = f"left out for {turn.left_out}, should be for {reason}"
+                elif reason or not learns:
+                    what = differs("advantage", turn.advantage, None)
+                elif settings.advantages_follow and baseline is not None:
+                    advantage = scale * settings.gamma**remaining * (record.rewards[player] - baseline)
+                    what = differs("advantage", turn.advantage, advantage, scale)
+                else:
+                    what = "has no advantage" if turn.advantage is None else ""
+                if what:
+                    yield f"{name_turn(turn)}: {what}"
 
-    def _audit_advantages(self, record: GameRecord, player: int, baseline: float | None, tally: Tally) -> Iterator[str]:
-        """What is wrong with a trainable player's turns."""
-        scale = self._baselines.scale(record, player)
-        for remaining, turn in enumerate(reversed(record.turns_of(player))):
-            problem = ""
-            reason = self.settings.filters.reason(record, turn, record.baselines[player])
-            if turn.left_out == REJECTED and reason is None and self.settings.rejects:
-                self.rejected += 1
-                reason = REJECTED
-            if self.settings.estimator == DPO and reason is None and turn.left_out == UNPAIRED:
-                reason = UNPAIRED
-            if turn.left_out != reason:
-                problem = f"left out for {turn.left_out}, should be for {reason}"
-            elif reason is not None:
-                if turn.advantage is not None:
-                    problem = f"left out ({reason}), and yet it was trained"
-            elif self.settings.advantages_follow and baseline is not None:
-                advantage = scale * self.settings.gamma**remaining * (record.rewards[player] - baseline)
-                problem = tally.compare("advantage", turn.advantage, advantage, scale)
-            elif turn.advantage is None:
-                problem = "has no advantage"
-            if problem:
-                yield f"{name_turn(turn)}: {problem}"
+    def _left_out(self, record: GameRecord, turn: Turn) -> str | None:
+        """Why a learning player's turn should not have been trained, as far as that can be known."""
+        reason = self.settings.filters.reason(record, turn, record.baselines[turn.player])
+        if reason is None and turn.left_out == REJECTED and self.settings.rejects:
+            self.unchecked["turns were left out by rollout_rs: whether rightly needs more than a record holds"] += 1
+            return REJECTED
+        if reason is None and turn.left_out == "unpaired" and self.settings.estimator == "dpo":
+            return turn.left_out
+        return reason
 
-    # -- a step's games together ---------------------------------------------------------------------------------------
-
-    def _account(self, step: int, games: Sequence[GameRecord]) -> Iterator[str]:
-        """Whether a step has exactly the games that it should have."""
-        settings = self.settings
-        for record, following in pairwise(games):
-            if record.key > following.key:
-                yield f"{name(following)} stands behind {record.key}: not in their order"
-        branches, games = _branches(games) if self.settings.states else ([], list(games))
-        yield from self._wrong_branches([record for record in games if record.discarded is None], branches)
-        tries: dict[int, dict[int, GameRecord]] = defaultdict(dict)
-        for record in games:
-            key = record.key
-            block = step if settings.synchronous else max(key.step, 1)
-            place = key.index if settings.synchronous else self.in_flight.number(key)
-            if key.first_try() != GameKey("train", settings.seed, block, key.index) or key.index > MOST:
-                yield f"{name(record)} is none of this run's and step's"
-            elif key.retry in tries[place]:
-                yield f"{name(record)} is there more than once"
-            else:
-                tries[place][key.retry] = record
-        last_tries = {place: attempts[max(attempts)] for place, attempts in sorted(tries.items())}
-        expected = settings.games_per_step
-        if not settings.synchronous:
-            yield from self.in_flight.add(step, last_tries)
-            # which games were in flight at a fork is not known, nor of which games they were drawn
-            self.launched, expected = None if self.fork else 0, None
-        elif expected is None:
-            expected = max(tries, default=0) + 1
-            yield from self._account_for_turns(games)
-        else:
-            self.launched = (step - 1) * expected
-        if expected is not None and (missing := sorted(set(range(expected)) - set(tries))):
-            yield f"no game of index {first_few(missing)}"
-        for index, last in last_tries.items():
-            for what in (*self._wrong_tries(index, tries[index]), *self._wrong_draw(index, last)):
-                yield f"{name(last)} {what}"
-        if self.launched is not None and expected is not None:
-            self.launched += expected
-
-    def _account_for_turns(self, games: Sequence[GameRecord]) -> Iterator[str]:
-        """In the order of their keys, the fewest games with enough turns are trained; the others are surplus."""
-        wanted, turns = self.settings.batch_size, 0
-        for record in games:
-            if record.discarded not in (None, "surplus"):
-                continue
-            enough = turns >= wanted
-            if enough != (record.discarded == "surplus"):
-                done = "was trained" if enough else "is surplus"
-                yield f"{name(record)} {done}, behind {turns} turns of {wanted}"
-            turns += len(record.trainable_turns())
-        if turns < wanted:
-            yield f"its games have {turns} turns, fewer than {wanted}"
-
-    def _wrong_branches(self, games: Sequence[GameRecord], branches: Sequence[GameRecord]) -> Iterator[str]:
-        """Whether each branch goes on from a state of its game, which counts."""
-        played = {record.key.first_try(): record for record in games}
-        for branch in branches:
-            game = played[branch.key.first_try()]
-            moves = [*game.past, *(turn.action for turn in game.turns)]
-            if branch.discarded is None and branch.past != moves[: len(branch.past)]:
-                yield f"{name(branch)} does not go on from a state of its game"
-
-    def _wrong_tries(self, index: int, attempts: Mapping[int, GameRecord]) -> Iterator[str]:
-        """What is wrong with the tries of one game, which is discarded and played again until it counts.
-
-        Args:
-            index: the game's index in the step; in an asynchronous run, its number.
-            attempts: the records by their retry.
-        """
-        settings = self.settings
-        *earlier, last = (attempts[retry] for retry in sorted(attempts))
-        drawn = [record for record in earlier if record.discarded == "draw"]
-        in_step = index if settings.synchronous else last.key.index
-        if not 0 <= in_step < (settings.games_per_step or in_step + 1):
-            yield f"has no place in a step of {settings.games_per_step} games"
-        if sorted(attempts) != list(range(len(attempts))):
-            yield "was played in place of a game that is not there"
-        surplus = settings.games_per_step is None and settings.synchronous and last.discarded == "surplus"
-        surplus = surplus or (not settings.synchronous and last.discarded == "stale")
-        # a game against an endpoint that is out of time or money is given up at once
-        voids = sum(record.discarded == "void" for record in attempts.values())
-        given_up = last.discarded == "void" and (voids > MAX_VOIDS or last.opponent != SELF_PLAY)
-        if last.discarded is not None and not surplus and not given_up:
-            yield f"was discarded ({last.discarded}) and not played again"
-        if any(record.discarded not in ("void", "draw") for record in earlier):
-            yield "was played in place of a game that counts"
-        if len(drawn) > settings.draw_retries or any(record.result(0) != "draw" for record in drawn):
-            yield f"was played in place of games that were no draws, or of more than {settings.draw_retries}"
-        if last.discarded is None and last.result(0) == "draw" and len(drawn) < settings.draw_retries:
-            yield f"is a draw after {len(drawn)} draws, and should have been played again"
-
-    def _wrong_draw(self, index: int, record: GameRecord) -> Iterator[str]:
-        """Whether the seed drew another game, or another player to train."""
-        settings = self.settings
-        if settings.responses is not None:
-            first, group = index // settings.responses * settings.responses, record.key.group
-            if group != first or record.trainable != (0,):
-                yield f"is no response to the question at its place: its group is {group}, should be {first}"
-        elif settings.shares is not None and self.launched is not None:
-            place = self.launched + index
-            per_step = settings.games_per_step if settings.synchronous else settings.batch_size
-            same = settings.games_per_start
-            starts = None if per_step is None else per_step // same
-            row = training_row(settings.shares, settings.seed, starts, place // same, same)
-            # The seed alone does not decide against whom the policy plays: that depends on the run's pool.
-            trainable = Seat.from_row(row).trainable if record.opponent == SELF_PLAY else record.trainable[:1]
-            group = row["key"]["group"]
-            if settings.states and group is None:  # a game and its branches are tries of one start
-                group = record.key.index
-            expected = (row["data_source"], group, trainable)
-            played = (record.game, record.key.group, record.trainable)
-            if played != expected:
-                yield f"is not what the seed drew: (game, group, trainable) {played} should be {expected}"
-
-    def _audit_checkpoint(self, step: int, folder: Path) -> Iterator[str]:
-        """Compare a checkpoint's baselines with those of the games up to it."""
+    def _wrong_checkpoint(self, step: int, folder: Path) -> Iterator[str]:
+        """Compare a checkpoint's baselines, and its games in flight, with the games up to it."""
         saved: dict[tuple[str, int, str], float] = {}
         try:
             state = checkpoints.read_state(folder)
             for game, role, opponent, value in state["baselines"]["values"]:
                 saved[str(game), int(role), str(opponent)] = float(value)
-            seed = state["settings"]["seed"]
-            if (state["step"], seed) != (step, self.settings.seed):
+            if (state["step"], seed := state["settings"]["seed"]) != (step, self.settings.seed):
                 yield f"is of step {state['step']} and seed {seed}"
             in_flight = [] if self.settings.synchronous else [(block, place) for block, place, _ in state["in_flight"]]
         except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError, OverflowError) as error:
@@ -296,46 +206,19 @@ class Auditor(Findings):
             return
         yield from (f"{file} is not what was written with it" for file in changed_files(folder))
         if not self.settings.synchronous:
-            yield from self.in_flight.checkpoint(step, in_flight)
-        known = self._baselines.values.keys()
-        for game, role, opponent in sorted(known | saved.keys() if self._baselines.from_start else known):
-            expected = self._baselines.get(game, role, opponent)
+            yield from self.accounts.of_checkpoint(in_flight)
+        known = self.baselines.values.keys()
+        for game, role, opponent in sorted(known | saved.keys() if self.baselines.from_start else known):
             recorded = saved.get((game, role, opponent), self.settings.initial)
-            if not abs(recorded - expected) <= TOLERANCE:
+            if what := differs("", recorded, self.baselines.get(game, role, opponent)):
                 against = "" if opponent == SELF_PLAY else f" against {opponent}"
-                yield f"baseline of {game}, player {role}{against}: {recorded:.9g} should be {expected:.9g}"
+                yield f"baseline of {game}, player {role}{against}:{what}"
 
 
-def _begun(checkpoint: Path) -> int:
-    """The step after which a run's records begin, as its latest checkpoint says; 0 where it does not."""
-    try:
-        return max(int(checkpoints.read_state(checkpoint).get("records_after", 0)), 0)
-    except (checkpoints.BrokenCheckpoint, AttributeError, TypeError, ValueError, OverflowError):
-        return 0
-
-
-def first_few(numbers: Sequence[int]) -> str:
-    """The first five numbers of a list, and how many more there are."""
-    more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
-    return ", ".join(map(str, numbers[:5])) + more
-
-
-def _branches(games: Sequence[GameRecord]) -> tuple[list[GameRecord], list[GameRecord]]:
-    """What follows a game that counts, under the same first name, and all others."""
-    counted: set[GameKey] = set()
-    branches: list[GameRecord] = []
-    others: list[GameRecord] = []
-    for record in games:
-        (branches if record.key.first_try() in counted else others).append(record)
-        if record.discarded is None:
-            counted.add(record.key.first_try())
-    return branches, others
-
-
-def _resumed_after(run_dir: Path) -> int | None:
-    """The step after which a run was started last, by its log: 0 if it went on from none; None without a log."""
-    log = run_dir / LOG
-    if not log.is_file():
-        return None
-    steps = re.findall(r"^going on after step +(\d+)", log.read_text(errors="replace"), re.MULTILINE)
-    return int(steps[-1]) if steps else 0
+def differs(quantity: str, recorded: float | None, expected: float | None, scale: float = 1.0) -> str:
+    """What is wrong with a recorded number; "" if nothing is."""
+    if recorded is None or expected is None:
+        return "" if recorded == expected else f"{quantity} {recorded} should be {expected}"
+    if abs(recorded - expected) <= TOLERANCE * max(1.0, scale, abs(expected)):
+        return ""
+    return f"{quantity} {recorded:.9g} should be {expected:.9g}"  # NaN differs, too

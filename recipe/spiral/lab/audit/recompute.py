@@ -1,4 +1,4 @@
-"""Baselines, computed a second time from a run's settings and its records.
+"""A run's settings, and baselines that are computed a second time from its records.
 
 What ``rae.py`` computes is written here again on purpose: an audit that called the trainer's functions would repeat
 their mistakes.
@@ -23,7 +23,7 @@ from ...rollouts.schedule import GameShare, parse_games
 from ...storage.run_files import config_file, load_config
 from ...training.credit import Filters
 
-#: Of games, branches and the like: more than any run has, and few enough to be counted.
+#: Of games: more than any step has, and few enough to be counted.
 MOST = 2**20
 
 
@@ -50,8 +50,7 @@ class Settings:
         if not file.is_file():
             raise NothingToAudit(f"{run_dir}: no run is here: there is no {file.name}")
         try:
-            config = load_config(file)
-            self._read(config)
+            self._read(load_config(file))
         except (OSError, YAMLError, OmegaConfBaseException, ValueError, TypeError, AttributeError, KeyError) as error:
             said = " ".join(str(error).split()).removeprefix(f"{file}: ")
             raise NothingToAudit(f"{file}: {said}") from error
@@ -59,59 +58,34 @@ class Settings:
     def _read(self, config: Any) -> None:
         algorithm, data, rae = config.algorithm, config.data, config.algorithm.rae
         self.seed = int(config.seed)
-        #: Responses to each question; None: games were trained on.
-        asked = data.custom_cls.name == "QuestionDataset"
-        self.responses = int(config.actor_rollout_ref.rollout.n) if asked else None
-        #: None: questions were trained on.
-        games = [] if asked else OmegaConf.to_container(config.games, resolve=True)
-        self.shares: list[GameShare] | None = None if asked else parse_games(games, find=id_of)
-        self.random_openings = {share.id: share.random_opening for share in self.shares or ()}
-        #: Games of a step, or turns. In the asynchronous modes so many games share a key's step.
+        self.records_every = int(config.records.every)
+        self.synchronous = config.trainer.v1.trainer_mode == "sync"
+        self.max_staleness: int | None = config.asynchronous.max_staleness
+        #: Responses to each question; 0: games were trained on.
+        self.responses = int(config.actor_rollout_ref.rollout.n) if data.custom_cls.name == "QuestionDataset" else 0
+        games = [] if self.responses else OmegaConf.to_container(config.games, resolve=True)
+        self.shares: list[GameShare] = [] if self.responses else parse_games(games, find=id_of)
+        self.random_openings = {share.id: share.random_opening for share in self.shares}
+        #: Whether games are played on from some of their states, by keys of further tries.
+        self.branches = int(config.branching.states) > 0
         self.games_per_start = int(data.games_per_start)
-        self.batch_size = int(data.train_batch_size) * self.games_per_start
-        rows = self.batch_size * (1 if self.responses is None else self.responses)
-        #: None: as many games as give ``batch_size`` turns.
-        self.games_per_step = None if config.batch_unit == "turns" else rows
-        branching = config.branching
-        #: Of each game, the turns that are taken anew, and the branches from each.
-        self.states, self.continuations = int(branching.states), int(branching.continuations)
-        amounts = rows, self.games_per_start, self.states + 1, self.continuations + 1
-        if not 0 < min(amounts) <= max(amounts) <= MOST:
-            raise ValueError(f"data, branching: the number of games, or of branches, is below 1, or above {MOST}")
+        #: Of a step, or where ``in_turns`` the least number of its turns. In the asynchronous modes so many games share
+        #: a key's step.
+        self.batch_size = int(data.train_batch_size) * self.games_per_start * max(self.responses, 1)
+        self.in_turns = config.batch_unit == "turns"
+        if not 0 < self.games_per_start <= self.batch_size <= MOST:
+            raise ValueError(f"data: the number of games is below 1, or above {MOST}")
         self.draw_retries = int(config.draw_retry.max_retries) if config.draw_retry.enabled else 0
         self.rules = Rules.from_config(config.rules)
         self.filters = Filters.from_config(config)
         self.estimator = str(algorithm.adv_estimator)
-        self.gamma = float(algorithm.gamma)
-        self.reward_scale = float(algorithm.reward_scale)
+        self.gamma, self.reward_scale = float(algorithm.gamma), float(algorithm.reward_scale)
         self.kl_in_reward = bool(algorithm.use_kl_in_reward)
         self.by_deviation = bool(algorithm.norm_adv_by_std_in_grpo)
-        self.rae = dict(rae)
-        self.take_rae(self.rae)
+        self.baseline, self.by_opponent, self.update = bool(rae.baseline), bool(rae.by_opponent), str(rae["update"])
+        self.decay, self.initial = float(rae.decay), float(rae.initial)
         #: Whether verl's trainer may have rejected turns, or single tokens.
         self.rejects = algorithm.rollout_correction.rollout_rs is not None
-        #: Whether verl's loss may have rejected turns, which no record shows.
-        loss = "actor_rollout_ref.actor.policy_loss"
-        self.rejects_within = OmegaConf.select(config, f"{loss}.rollout_correction.rollout_rs") is not None
-        self.synchronous = config.trainer.v1.trainer_mode == "sync"
-        #: Of the asynchronous modes: ``asynchronous.max_staleness``, and whether the learner waits for games that would
-        #: become older.
-        self.waits = config.asynchronous.on_stale == "wait"
-        self.max_staleness: int | None = config.asynchronous.max_staleness
-        #: Of a last start at another run's checkpoint: the step. It counts until the run has a checkpoint of its own.
-        resumes = config.trainer.resume_mode == "resume_path"
-        folder = Path(str(config.trainer.resume_from_path)).name if resumes else "global_step_0"
-        self.began_at = int(folder.removeprefix("global_step_"))
-        self.records_every = int(config.records.every)
-
-    def take_rae(self, rae: dict[str, Any]) -> None:
-        """Take these settings of baselines for the steps in which they held."""
-        self.baseline, self.by_opponent, self.update = (
-            bool(rae["baseline"]),
-            bool(rae["by_opponent"]),
-            str(rae["update"]),
-        )
-        self.decay, self.initial = float(rae["decay"]), float(rae["initial"])
 
     @property
     def advantages_follow(self) -> bool:
@@ -133,11 +107,8 @@ class Baselines:
         self.values: dict[tuple[str, int, str], float] = {}
         self.from_start = True
         self._grouped = settings.estimator == "grpo_role"
+        self._moving = settings.estimator == "rae" and settings.baseline
         self._groups: dict[tuple[object, int], list[float]] = {}
-
-    @property
-    def _moving(self) -> bool:
-        return self.settings.estimator == "rae" and self.settings.baseline
 
     def forget(self) -> None:
         """Games are missing or wrong here, so the values are not known any more."""
@@ -150,8 +121,7 @@ class Baselines:
         self._groups = defaultdict(list)
         for record in games:
             for role in record.trainable:
-                if self._grouped:
-                    self._groups[record.key.start(), role].append(record.rewards[role])
+                self._groups[record.key.start(), role].append(record.rewards[role])
                 recorded = record.baselines[role]
                 if not self.from_start and recorded is not None:
                     self.values.setdefault(self._place(record, role), recorded)
@@ -181,11 +151,9 @@ class Baselines:
 
     def scale(self, record: GameRecord, role: int) -> float:
         """The factor of R - b."""
-        scale = self.settings.reward_scale
-        if not self._grouped or not self.settings.by_deviation:
-            return scale
         outcomes = self._groups[record.key.start(), role]
-        return scale / (stdev(outcomes) + 1e-6) if len(outcomes) > 1 else scale
+        divided = self._grouped and self.settings.by_deviation and len(outcomes) > 1
+        return self.settings.reward_scale / (stdev(outcomes) + 1e-6 if divided else 1.0)
 
     def _place(self, record: GameRecord, role: int) -> tuple[str, int, str]:
         return record.game, role, record.opponent if self.settings.by_opponent else SELF_PLAY

@@ -1,13 +1,15 @@
-"""Plays a recorded game again, from its key and its responses. The result must be the record."""
+"""What can be said of a recorded game by itself: its replay from its key and its responses, and its tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
 from ...games.registry import make_named
 from ...match import Rules, play, random_opening
 from ...players.player import Position, PromptTooLong, Response
-from ...players.records import GameRecord
+from ...players.records import GameRecord, Turn
+from ..watching.game_metrics import oldest_version, staleness, versions
+from .recompute import Settings
 
 
 class _Replayer:
@@ -65,7 +67,7 @@ def differences(record: GameRecord, replayed: GameRecord) -> list[str]:
             for name in ("player", "turn", "observation", "verdict", "action")
             if getattr(turn, name) != getattr(again, name)
         ]:
-            texts.append(f"turn {turn.turn} of player {turn.player}: {', '.join(changed)}")
+            texts.append(f"{name_turn(turn)}: {', '.join(changed)}")
             break  # later turns differ as a consequence
     if len(record.turns) != len(replayed.turns):
         longer = "goes on after" if len(replayed.turns) > len(record.turns) else "is over before"
@@ -73,6 +75,46 @@ def differences(record: GameRecord, replayed: GameRecord) -> list[str]:
     elif record.termination != replayed.termination:
         texts.append(f"termination {_short(record.termination)} is {_short(replayed.termination)} in the replay")
     return texts
+
+
+def wrong_tokens(record: GameRecord, step: int, settings: Settings) -> Iterator[str]:
+    """What is wrong with a game's tokens, in the file of a step: who wrote them, when, and with which probabilities."""
+    if not settings.synchronous and (problem := _wrong_age(record, step, settings)):
+        yield problem
+    own = (record.key.step - 1, record.key.step - 1)
+    for turn in record.turns:
+        trainable, tokens, wrong = turn.player in record.trainable, turn.tokens, []
+        if tokens is None:
+            if trainable:
+                yield f"{name_turn(turn)}: no tokens"
+            continue
+        expected = None if trainable else record.players[turn.player]
+        if tokens.answered_by != expected:
+            wrong.append(f"answered by {tokens.answered_by}, should be {expected}")
+        if trainable and settings.synchronous and tokens.weight_versions != own:
+            wrong.append(f"weights {tokens.weight_versions} should be {own}")
+        log_probs = tokens.log_probs or ()
+        if tokens.log_probs is not None and len(log_probs) != len(tokens.response_ids):
+            wrong.append(f"{len(log_probs)} log-probabilities of {len(tokens.response_ids)} response tokens")
+        if log_probs and not max(log_probs) <= 0:
+            wrong.append("a log-probability is above 0")
+        yield from (f"{name_turn(turn)}: {what}" for what in wrong)
+
+
+def _wrong_age(record: GameRecord, step: int, settings: Settings) -> str:
+    """What is wrong with the age of a game that a step trained or dropped; "" if nothing is."""
+    written, age, most = versions(record), staleness(record, step), settings.max_staleness
+    if any(not first <= last <= step - 1 for first, last in written):
+        return f"weights {written} of a game that step {step} trains: the last version is {step - 1}"
+    fresh = oldest_version(record) is None or most is None or age <= most
+    # games that start from one state are dropped together
+    if record.discarded == "stale" and fresh and settings.games_per_start == 1:
+        return f"was dropped as stale, and has staleness {age} of {most}"
+    return f"was trained with staleness {age}, more than {most}" if record.discarded is None and not fresh else ""
+
+
+def name_turn(turn: Turn) -> str:
+    return f"turn {turn.turn} of player {turn.player}"
 
 
 def _short(value: object, length: int = 60) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ...players.seeds import derive_seed
-from ..graders.files import SUFFIXES, read_rows
-from ..graders.question import Kind, Question, choice_question, math_question
+from ..graders.question import SUFFIXES, Question, question_of, read_rows
 
 PAPER = "arXiv 2506.24119"
 #: Model -> training -> percent of right answers, the mean over the eight benchmarks.
@@ -33,7 +32,7 @@ class Benchmark(NamedTuple):
     """A benchmark: its name in the config, files and tables, and its path, split and configuration on the hub."""
 
     id: str
-    kind: Kind
+    kind: Literal["math", "choice"]
     hub: str
     split: str = "test"
     config: str | None = None
@@ -44,8 +43,7 @@ class Benchmark(NamedTuple):
         Raises:
             ValueError: the row has no valid question; the message says why.
         """
-        read = math_question if self.kind == "math" else choice_question
-        return read(self.id, row, number)
+        return question_of(self.id, row, number, choice=self.kind == "choice")
 
 
 _BENCHMARKS = (

@@ -1,9 +1,4 @@
-"""Whether a response answers its question correctly. No response can hang or crash the caller.
-
-Mathematics is judged in a process of its own. If an answer uses up its processor time, or takes four times as long by
-the clock, its process is killed and another one is started; the answer is wrong, with the reason "time-out". The limit
-is processor time, so that a verdict does not depend on the machine's load.
-"""
+"""Whether a response answers its question correctly. Mathematics is judged in a process of its own (``judge``)."""
 
 from __future__ import annotations
 
@@ -15,10 +10,8 @@ from string import ascii_uppercase
 
 from ...extras import install
 from ...players.prompts import extract_answer, last_box
-from .judge_process import MATH
-from .judges import CRASH, TIME_OUT, Judge
+from .judge import CRASH, TIME_OUT, Judge
 from .question import Question
-from .unwrapping import unwrapped
 
 #: The reasons of verdicts that are failures of the grader.
 FAILURES = (TIME_OUT, CRASH)
@@ -26,9 +19,9 @@ FAILURES = (TIME_OUT, CRASH)
 _CLOCK = 4.0
 #: Longer answers, in characters, are not judged.
 _LONGEST = 5000
-#: What ``mathematics`` takes for a wrapper, and for its end.
-_WRAPPER = ("\x02", "\x03")
-_WHOLE = re.compile(r"[+-]?\d{1,18}")
+#: The most memory for mathematics, in bytes.
+_MEMORY = 4 * 2**30
+_REASONS = {True: "right", False: "wrong", None: "unreadable"}
 #: B, (B), [B], **B**, B., option B, answer: (B). After a bracket, full stop or colon the option's text may follow.
 _LABEL = re.compile(
     r"(?:the\s+)?(?:final\s+)?(?:answer|option|choice)?\s*(?:is)?\s*:?\s*"
@@ -64,51 +57,38 @@ def check_installed(setting: str, otherwise: str = "") -> None:
 
 
 class Grader:
-    """Judges answers in a process of its own, which is started when it is first needed.
-
-    Any number of threads may use it. Close it, or use it as a context manager.
+    """Judges answers. Any number of threads may use it. Close it, or use it as a context manager.
 
     Args:
-        seconds: the processor time that one answer may take.
+        seconds: the processor time that one answer may take, so that a verdict does not depend on the machine's load.
     """
 
     def __init__(self, seconds: float = 5.0) -> None:
-        self._seconds, self._judge = seconds, Judge(MATH, seconds)
+        self._judge = Judge(f"{__package__}.mathematics:same", _CLOCK * seconds, seconds, _MEMORY)
 
     def grade(self, question: Question, response: str) -> Verdict:
-        """The verdict on a response. Only the content of its last closed box counts.
-
-        Raises:
-            ImportError: math-verify is not installed.
-            RuntimeError: the process of math-verify does not start.
-        """
+        """The verdict on a response. Only the content of its last closed box counts. Raises NotStarted."""
         box = (last_box(response) or "").strip()
         if not box:
             return Verdict(False, "no answer")
-        if question.kind == "math":
+        if not question.choices:
             reason = self.compare(question.answer, box)
             return Verdict(reason == "right", reason, box)
         letter = chosen(response, question.choices)
         if letter is None:
             return Verdict(False, "unreadable", box)
-        right = letter == question.answer
-        return Verdict(right, "right" if right else "wrong", letter)
+        return Verdict(letter == question.answer, _REASONS[letter == question.answer], letter)
 
     def compare(self, reference: str, answer: str) -> str:
         """Whether two answers are the same: "right", "wrong", "unreadable", "time-out" or "crash"."""
-        reference, answer = reference.strip(), answer.strip()
-        if len(answer) > _LONGEST:
-            return "right" if reference == answer else "unreadable"
-        reference, answer = (unwrapped(text, *_WRAPPER) for text in (reference, answer))
-        if reference == answer:
+        if reference.strip() == answer.strip():
             return "right"
-        if _WHOLE.fullmatch(reference) and _WHOLE.fullmatch(answer):
-            return "right" if int(reference) == int(answer) else "wrong"
-        check_installed("math benchmarks")
-        said = self._judge.ask([reference, answer], self._seconds * _CLOCK)
-        if "said" not in said:
-            return str(said.get("failed", CRASH))
-        return {True: "right", False: "wrong", None: "unreadable"}[said["said"]]
+        if len(answer) > _LONGEST:
+            return "unreadable"
+        same, problem = self._judge.ask(reference=reference, answer=answer)
+        if problem:
+            return TIME_OUT if problem == TIME_OUT else CRASH
+        return _REASONS[same]
 
     def close(self) -> None:
         """End the process."""

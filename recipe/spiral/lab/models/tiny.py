@@ -8,8 +8,7 @@ in the folder, in ``warm_start.json``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,8 +98,12 @@ class Spec:
 def make_tiny(spec: Spec, folder: Path, check: bool = True) -> None:
     """Make the model and write it into a new folder. Raises NotGoodEnough: it reads or answers too badly, unless that
     is not to be checked; FileExistsError: the folder is there."""
+    import torch
+
     folder.mkdir(parents=True)
-    with _own_randomness(derive_seed(spec.seed, "weights")):
+    torch.set_num_threads(1)  # the sums of several threads are others
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(spec.seed, "weights"))
         tokenizer = train_tokenizer(spec.texts(), max_length=POSITIONS)
         model = new_model(spec, tokenizer)
         reader = Reader(model, tokenizer, get_template(TEMPLATE))
@@ -193,18 +196,3 @@ def new_model(spec: Spec, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel
     # Self-play samples from the whole distribution, and so did the warm start's measurements.
     model.generation_config = GenerationConfig(do_sample=True, temperature=1.0, top_k=0, top_p=1.0, **ids)
     return model
-
-
-@contextmanager
-def _own_randomness(seed: int) -> Iterator[None]:
-    """Torch on one thread, seeded; afterwards its generator and its threads are as they were."""
-    import torch
-
-    threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
