@@ -67,8 +67,8 @@ def check(report: Report, options: argparse.Namespace, begin: float) -> int:
 
     print(f"results: {report.folder}", flush=True)
     passed = {result.name for result in report.results() if result.status == PASSED}
-    chosen = [stage for stage in report.stages if stage.name in (options.stage or ()) or not options.stage]
-    chosen = [stage for stage in chosen if options.stage or stage.name not in passed]
+    asked = options.stage or [stage.name for stage in report.stages if stage.name not in passed]
+    chosen = [stage for stage in report.stages if stage.name in asked]
     for stage in chosen:
         report.forget(stage.name)
     for kept in report.results():
