@@ -23,8 +23,7 @@ from recipe.spiral.rae import RoleBaselines, rae_advantages
 from recipe.spiral.rollouts.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import name_latest, write_state
 from recipe.spiral.storage.run_files import CONFIG
-from recipe.spiral.training.filters import Filters
-from recipe.spiral.training.group_baselines import GroupBaselines
+from recipe.spiral.training.credit import Filters, GroupBaselines
 from tests import made_configs
 
 SEED, STEPS, GAMES = 5, 4, 12
