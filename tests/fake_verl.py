@@ -38,6 +38,7 @@ class Verl(PPOTrainer):
         self.use_critic = False
         self.global_steps = 0
         self.trainer_mode = "sync"
+        self.replay_buffer = SimpleNamespace()
         self.steps_per_epoch = 1000
         self.total_training_steps = config.trainer.total_training_steps
 

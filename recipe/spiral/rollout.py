@@ -9,7 +9,7 @@ accounts for games that left no rows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import SimpleNamespace
@@ -51,14 +51,8 @@ _players: dict[str, Player] = {}
 
 
 class GameManager(AgentLoopManagerTQ):
-    """verl's manager of the processes that play, with our workers.
+    """verl's manager of the processes that play, with our workers."""
 
-    Attributes:
-        on_launch: called with each batch of rows in the moment before it is played, in which it may write; the
-            trainer's.
-    """
-
-    on_launch: Callable[[TensorDict], None]
     agent_loop_workers: list[Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -66,7 +60,6 @@ class GameManager(AgentLoopManagerTQ):
         self.agent_loop_workers_class = ray.remote(RolloutWorker)
 
     def generate_sequences(self, prompts: TensorDict) -> None:
-        self.on_launch(prompts)
         super().generate_sequences(prompts)
         # verl begins with the first worker each time: games that are launched one by one would all be that one's
         next_one = len(prompts) % len(self.agent_loop_workers)

@@ -1,9 +1,9 @@
 """SpiralTrainer: verl's PPO trainer, with games in place of prompts.
 
-Only hooks of verl's trainer are overridden here; each has a contract test. The data's way: when rows are sampled, their
-games are accounted for (``training.step``); each row has its role's baseline, the estimator makes advantages, the
-baselines move, and verl's workers take a fixed number of optimizer steps. Records of games come through a channel of
-their own; this class is the only one that writes them.
+Only hooks of verl's trainer are overridden here; each has a contract test. The data's way: games get their keys and
+seats, and are launched; when their rows are sampled, they are accounted for (``training.step``); each row has its
+role's baseline, the estimator makes advantages, the baselines move, and verl's workers take a fixed number of optimizer
+steps. Records of games come through a channel of their own; this class is the only one that writes them.
 """
 
 from __future__ import annotations
@@ -14,29 +14,28 @@ from typing import Any
 
 from omegaconf import DictConfig
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.debug import marked_timer
 
 from . import extensions
 from .opponents.engine_settings import has_adapter, models_served
+from .players.seeds import GameKey
 from .processes.interrupts import STOP, STOPPED
 from .processes.launch import collect_less
 from .processes.run_log import say_now
-from .rollout import GameManager
 from .rollouts import channel
-from .training.filters import Filters
+from .training.credit import GRPO, RAE, Filters, baselines_of
 from .training.in_flight import InFlight, Mixin
 from .training.launched import Launch, Launched, launch
-from .training.metrics import training_metrics, validation_metrics
-from .training.rows import GRPO, RAE, RowFacts, Rows, baselines_of, keep, register
+from .training.metrics import speed_metrics, training_metrics, validation_metrics
+from .training.rows import Rows, keep
 from .training.run_state import RunState
-from .training.speed import speed_metrics
 from .training.step import Step, account, deal, policy_ranks, rows_at_once
-from .training.turn_batches import NO_ROWS, TurnBuffer
+from .training.sync_buffer import NO_ROWS
 from .workers.engine import opponent_engines
-from .workers.engine.game_client import GameClient
-from .workers.engine.resuming_client import ResumingClient
+from .workers.engine.client import GameClient
 from .workers.mini_batch_worker import MINI_BATCHES
 from .workers.policy_worker import use_our_workers
 
@@ -47,6 +46,8 @@ class SpiralTrainer(Mixin):
     config: DictConfig
     total_training_steps: int
     checkpoint_callback: Any
+    #: What the policy's requests go through.
+    client: type[GameClient] = GameClient
 
     def __init__(self, config: DictConfig) -> None:
         self.launched = Launched()
@@ -55,15 +56,9 @@ class SpiralTrainer(Mixin):
         kind = extensions.objectives().get(config.algorithm.adv_estimator)
         self.objective = None if kind is None else kind.make(config)
         self.filters = Filters.from_config(config)
-        # in rounds a step's games are launched while it samples, until they have given so many turns
-        in_rounds = config.batch_unit == "turns" and config.trainer.v1.trainer_mode == "sync"
-        self.turns = int(config.data.train_batch_size) if in_rounds else None
         self.state.console.objective = self.objective
         #: The update that is under way, or was the last.
         self.current = Step(0)
-        #: What the rows of the batch whose advantages are computed were played for.
-        self._facts: RowFacts
-        register((RAE, GRPO), lambda: self._facts)  # verl asks within _compute_advantage
         #: The engine of opponents that the run serves itself.
         self.opponents: opponent_engines.OpponentEngine | None = None
         #: What measures the policy at each validation.
@@ -74,22 +69,20 @@ class SpiralTrainer(Mixin):
         if has_adapter(config) and (served := models_served(config)):
             opponent_engines.make_room(config, served)
         super().__init__(config)
+        self.replay_buffer.length = self.state.game_length
 
     # -- launching -----------------------------------------------------------------------------------------------------
 
-    def _build_replay_buffer(self) -> Any:
-        buffer = super()._build_replay_buffer()
-        if self.turns is None:
-            return buffer
-        return TurnBuffer(buffer, self._add_prompts_to_generate, self.state.game_length)
-
     def prepare_step(self) -> Any:
-        """A batch of games is launched here; one of turns is launched where it is sampled."""
-        return super().prepare_step() if self.turns is None else {}
+        """A batch of games is launched here; one of turns is launched by the buffer that samples it."""
+        return super().prepare_step() if self.config.batch_unit == "games" else {}
 
-    def fit(self, agent_loop_manager: GameManager) -> None:
-        seated = isinstance(self, InFlight)
-        agent_loop_manager.on_launch = lambda batch: launch(batch, self.launched, self.state.league, seated)
+    def _submit_batch_to_rollout(self, batch: Any) -> Any:
+        """Games get their seats before verl stores them, so that one that is played again has the same."""
+        launch(batch, self.launched, self.state.league)
+        return super()._submit_batch_to_rollout(batch)
+
+    def fit(self, agent_loop_manager: Any) -> None:
         super().fit(agent_loop_manager)
         self.state.records.wait()
         if self._stopped_by is None:
@@ -105,23 +98,19 @@ class SpiralTrainer(Mixin):
         managers = self._rollout_server_managers()
         servers = [replica.servers[0] for manager in managers for replica in manager.get_replicas()]
         slots = () if self.opponents is None else self.opponents.handles
-        client = ResumingClient if isinstance(self, InFlight) else GameClient
-        return managers[-1].get_client(client, servers=servers, slots=slots)
+        return managers[-1].get_client(self.client, servers=servers, slots=slots)
 
     def on_init_end(self) -> None:
         """While the policy's engine sleeps, the opponents' take their part of the devices."""
         league = self.state.league
         if served := models_served(self.config):
-            from .workers.engine.slot_server import SlotReplica  # imports vLLM
-
-            self.opponents = opponent_engines.start(self, served, has_adapter(self.config), SlotReplica)
-            league.engine = self.opponents
+            league.engine = self.opponents = opponent_engines.start(self, served)
             self.opponents.sleep()
         for extension in extensions.loaded():
             exact = extension.validate(self.config, self.tokenizer, self.actor_rollout_wg)
             self.exact += [] if exact is None else [exact]
         if self.global_steps == 0 and league.due(0):
-            self.state.join_pool(0, self.actor_rollout_wg.save_snapshot)
+            league.join(0, self.actor_rollout_wg.save_snapshot)
         super().on_init_end()
 
     def on_train_begin(self) -> None:
@@ -146,7 +135,7 @@ class SpiralTrainer(Mixin):
             batch = super()._step_once(metrics, timing_raw, *args, **kwargs)
         except RuntimeError as error:
             # Where every game failed, verl says that there are no rows; the games say why.
-            channel.raise_failures(self.launched.of("train"))
+            channel.raise_failures(self.launched.games())
             if NO_ROWS in str(error):
                 games, launches = self._played()
                 Rows(games.records, launches).check_complete([])
@@ -155,7 +144,7 @@ class SpiralTrainer(Mixin):
         self._update_reference(metrics, timing_raw)
         if self.state.league.due(self.global_steps):
             with marked_timer("snapshot", timing_raw):
-                self.state.join_pool(self.global_steps, self.actor_rollout_wg.save_snapshot)
+                self.state.league.join(self.global_steps, self.actor_rollout_wg.save_snapshot)
         return batch
 
     # -- sampling and balancing ----------------------------------------------------------------------------------------
@@ -167,26 +156,29 @@ class SpiralTrainer(Mixin):
         verl orders rows by their arrival; from here on the order is that of the games' keys, whatever came first. Its
         own balancing is not called: all of its order would be replaced.
         """
+        config = self.config
         games, launches = self._played()
-        baselines = baselines_of(self.config.algorithm, self.state.baselines, games.records)
+        baselines = baselines_of(config.algorithm, self.state.baselines, games.records)
+        # in the asynchronous modes the buffer gives no more games than that
+        in_rounds = config.batch_unit == "turns" and config.trainer.v1.trainer_mode == "sync"
+        turns = int(config.data.train_batch_size) if in_rounds else None
         self.current = step = account(
-            self.global_steps, games, launches, batch.keys, baselines, self.filters, self.turns, self.objective
+            self.global_steps, games, launches, batch.keys, baselines, self.filters, turns, self.objective
         )
-        ranks, mini_batches = policy_ranks(self.actor_rollout_wg), int(self.config.num_mini_batches)
+        ranks, mini_batches = policy_ranks(self.actor_rollout_wg), int(config.num_mini_batches)
         together = 1 if self.objective is None else self.objective.together
-        multiple = ranks * mini_batches * rows_at_once(self.config.actor_rollout_ref) * together
+        multiple = ranks * mini_batches * rows_at_once(config.actor_rollout_ref) * together
         end = self.tokenizer.eos_token_id
-        batch = upsample_batch_to_divisible_size(keep(batch, step.keys), multiple, end)
+        batch = upsample_batch_to_divisible_size(keep(batch, step.keys), multiple, end)  # padding comes last
         lengths = [int(tag["seq_len"]) for tag in batch.tags]
-        units = None if step.chosen is None else [step.rows.places(unit).tolist() for unit in step.chosen.keys]
-        order, shared = deal(step.rows.places(batch.keys), lengths, mini_batches, ranks, units)
-        batch.reorder(order)
+        shares, shared = deal(lengths, len(step.keys), mini_batches, ranks, together)
+        batch.reorder([row for share in shares for row in share])
         metrics |= shared
         return batch
 
     def _played(self) -> tuple[channel.Played, list[Launch]]:
         """The games that the present step accounts for, and how they were launched."""
-        launches = self.launched.take("train")
+        launches = self.launched.take(self.launched)
         return channel.take(launch.key for launch in launches), launches
 
     # -- advantages ----------------------------------------------------------------------------------------------------
@@ -194,7 +186,9 @@ class SpiralTrainer(Mixin):
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         step, algorithm, state = self.current, self.config.algorithm, self.state
         if step.chosen is None:
-            self._facts = step.rows.facts(batch, step.baselines, float(algorithm.gamma), float(algorithm.reward_scale))
+            scale = float(algorithm.reward_scale)
+            estimator = step.rows.estimator(batch.keys, step.baselines, float(algorithm.gamma), scale)
+            ADV_ESTIMATOR_REGISTRY.update({RAE: estimator, GRPO: estimator})
         else:
             step.chosen.mark(batch.keys)
         batch = super()._compute_advantage(batch, metrics)
@@ -205,10 +199,6 @@ class SpiralTrainer(Mixin):
         metrics |= training_metrics(step.records, step.games.discarded) | state.league.metrics(self.global_steps)
         metrics |= {} if step.chosen is None else step.chosen.metrics(batch.partition_id)
         return batch
-
-    def _compute_values(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        batch.extra_info.pop("no_lora_adapter", None)  # left from the reference's turn; a critic has its own adapter
-        return super()._compute_values(batch, metrics)
 
     # -- the update ----------------------------------------------------------------------------------------------------
 
@@ -334,14 +324,20 @@ class SpiralTrainer(Mixin):
         try:
             return super()._validate()
         except (RuntimeError, ValueError):
-            channel.raise_failures(self.launched.of("val"))
-            games = channel.take(self.launched.take_keys("val"))
+            channel.raise_failures(self._validated)
+            games = channel.take(self._validated)
             if games.records:
                 raise
             return self._account_for_validation(games)  # no game counts: there is nothing more to know
 
     def _val_metrics_update(self, data_sources: Any, *args: Any, **kwargs: Any) -> dict[str, float]:
-        return self._account_for_validation(channel.take(self.launched.take_keys("val")))
+        return self._account_for_validation(channel.take(self._validated))
+
+    @property
+    def _validated(self) -> list[GameKey]:
+        """The games and questions of a validation, which are those of the data set."""
+        rows = (self.val_dataset[index] for index in range(len(self.val_dataset)))
+        return [GameKey(**row["key"]) for row in rows]
 
     def _account_for_validation(self, games: channel.Played) -> dict[str, float]:
         step, console = self.global_steps, self.state.console

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.made_models import without_weights
 
 from recipe.spiral.checks import check
 from recipe.spiral.opponents.model_files import form_of
-from tests.made_configs import config, without_weights
+from tests.made_configs import config
 
 ACTOR, REF, MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "ref", "model"))
 KL = f"{ACTOR}.use_kl_loss=true"

@@ -11,10 +11,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral.checks import check
-from recipe.spiral.checks.resumption import followed
+from recipe.spiral.checks.resumption import followed, kept_settings
 from recipe.spiral.storage.checkpoints import seal
 from recipe.spiral.storage.run_files import CHANGES, CONFIG
-from recipe.spiral.training.kept_settings import kept_settings
 from tests.made_configs import config
 from tests.storage.test_checkpoints import save
 

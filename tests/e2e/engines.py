@@ -22,11 +22,9 @@ from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, Ra
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.rollout.replica import RolloutMode
 
-from recipe.spiral.workers.engine.game_client import GameClient
-from recipe.spiral.workers.engine.opponent_engines import AdapterEngine
-from recipe.spiral.workers.engine.slot_server import SlotReplica
-from recipe.spiral.workers.engine.slots import SlotEngine
-from recipe.spiral.workers.engine.vllm import VLLMReplica
+from recipe.spiral.workers.engine.client import GameClient
+from recipe.spiral.workers.engine.opponent_engines import AdapterEngine, SlotEngine
+from recipe.spiral.workers.engine.vllm import SlotReplica, VLLMReplica
 from recipe.spiral.workers.policy_worker import PolicyWorker
 
 PROMPTS = ("Where do you play?", "You are player 1. [bet] or [pass]?", "X . O", "The board is empty. \\boxed{")

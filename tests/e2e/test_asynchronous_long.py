@@ -98,7 +98,7 @@ SLOW_STEPS = 8
 SLOW = """
 import time
 
-from recipe.spiral.workers.platforms.{module} import {base}
+from {module} import {base}
 
 
 class Slow({base}):
@@ -106,7 +106,10 @@ class Slow({base}):
         time.sleep(0.2)
         return super().execute_model(*args, **kwargs)
 """
-WORKERS = {"cpu": ("cpu_vllm", "CPUWorker"), "gpu": ("gpu_vllm", "Worker")}
+WORKERS = {
+    "cpu": ("recipe.spiral.workers.platforms.cpu_vllm", "CPUWorker"),
+    "gpu": ("vllm.v1.worker.gpu_worker", "Worker"),
+}
 
 
 @pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.training.group_baselines import GroupBaselines
+from recipe.spiral.training.credit import GroupBaselines
 from tests.e2e.conftest import DETERMINISM, LORA, NO_VALIDATION, Runs, games_of, logged, said, small
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]

@@ -26,7 +26,7 @@ from recipe.spiral.lab.own_command import clean_run
 from recipe.spiral.players.seats import BASE
 from recipe.spiral.processes.interrupts import interrupt_on_signals
 from recipe.spiral.processes.launch import put_on_path
-from recipe.spiral.workers.engine.game_client import WrongWeights
+from recipe.spiral.workers.engine.client import WrongWeights
 from tests.e2e.conftest import ROOT
 from tests.e2e.engines import (
     KV_CACHE,

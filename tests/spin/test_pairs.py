@@ -18,7 +18,7 @@ from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.spin.dpo import PairLoss, dpo_losses, log_ratios
 from recipe.spiral.spin.pairs import PairObjective, Pairs, find_pairs
 from recipe.spiral.spin.spin_settings import DPO, DpoSettings
-from recipe.spiral.training.filters import Filters
+from recipe.spiral.training.credit import Filters
 from recipe.spiral.training.step import Step, account, deal
 from tests.fake_queue import launches_of, rows_of
 from tests.made import record, turn
@@ -100,10 +100,10 @@ def test_both_rows_of_a_pair_are_side_by_side_on_one_rank(mini_batches: int, ran
     pairs = find_pairs(rows)
     multiple = 2 * mini_batches * ranks
     padding = -len(rows) % multiple
-    keys = [*reversed(rows.keys), *(f"pad{i}" for i in range(padding))]
+    keys = [*(key for pair in pairs.keys for key in pair), *(f"pad{i}" for i in range(padding))]
     lengths = [5 + 37 * i % 101 for i in range(len(rows))] + [3] * padding
-    units = [rows.places(pair).tolist() for pair in pairs.keys]
-    order, _ = deal(rows.places(keys), lengths, mini_batches, ranks, units)
+    shares, _ = deal(lengths, len(rows), mini_batches, ranks, together=2)
+    order = [row for share in shares for row in share]
     assert sorted(order) == [*range(len(keys))]
     side_by_side = {(keys[first], keys[second]) for first, second in zip(order[::2], order[1::2], strict=True)}
     assert set(pairs.keys) <= side_by_side

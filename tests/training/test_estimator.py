@@ -5,24 +5,33 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from verl.protocol import DataProto
-from verl.trainer.ppo.core_algos import agg_loss
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, agg_loss
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 
-from recipe.spiral.training.rows import RAE, RowFacts, register
-from recipe.spiral.training.step import layout
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.rae import RoleBaselines
+from recipe.spiral.training.credit import RAE, Filters, GroupBaselines
+from recipe.spiral.training.step import deal
+from tests.fake_queue import rows_of
+from tests.made import record, turn
 
 #: Two turns of player 0 (won, b = 0.25), one of player 1 (lost, b = -0.5), one row of padding.
-OUTCOMES, BASELINES, REMAINING = [1.0, 1.0, -1.0, 0.0], [0.25, 0.25, -0.5, 0.0], [1, 0, 0, 0]
+GAME = record(0, rewards=(1.0, -1.0), turns=[turn(0, 0), turn(1, 0), turn(0, 1)])
+KEYS, OUTCOMES = ["u0_0_0", "u0_0_1", "u0_1_0", "pad_0_0"], [1.0, 1.0, -1.0, 0.0]
 MASK = [[1, 1, 0], [1, 0, 0], [1, 1, 1], [0, 0, 0]]
 
 
-def facts(gamma: float = 1.0) -> RowFacts:
-    return RowFacts(torch.tensor(OUTCOMES), torch.tensor(BASELINES), torch.tensor(REMAINING), gamma)
+def estimate_with(monkeypatch: pytest.MonkeyPatch, gamma: float = 1.0) -> None:
+    baselines = RoleBaselines()
+    baselines.load_state_dict({"values": [["TicTacToe", 0, "self", 0.25], ["TicTacToe", 1, "self", -0.5]]})
+    monkeypatch.setitem(ADV_ESTIMATOR_REGISTRY, RAE, rows_of([GAME]).estimator(KEYS, baselines, gamma))
 
 
 def batch() -> DataProto:
@@ -38,26 +47,22 @@ def batch() -> DataProto:
     )
 
 
-def test_verl_calls_it() -> None:
-    """By the name of ``algorithm.adv_estimator``, for the batch of that moment."""
-    of_batches = [facts(), facts()]
-    register({RAE}, of_batches.pop)
-    assert RAE == "rae"
+def test_verl_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the name of ``algorithm.adv_estimator``."""
+    estimate_with(monkeypatch)
     expected = [[0.75, 0.75, 0.0], [0.75, 0.0, 0.0], [-0.5, -0.5, -0.5], [0.0, 0.0, 0.0]]
-    direct = compute_advantage(batch(), adv_estimator=RAE, config={})
-    keys = ["a_0_0", "a_0_1", "a_1_0", "pad_0_0"]
-    trajectories = compute_advantage_for_multi_trajectories(batch(), batch_keys=keys, adv_estimator=RAE, config={})
+    direct = compute_advantage(batch(), adv_estimator="rae", config={})
+    trajectories = compute_advantage_for_multi_trajectories(batch(), batch_keys=KEYS, adv_estimator="rae", config={})
     for data in (direct, trajectories):
         assert data.batch["advantages"].tolist() == expected
         assert data.batch["returns"].tolist() == [[1, 1, 0], [1, 0, 0], [-1, -1, -1], [0, 0, 0]]
-    assert of_batches == []
 
 
-def test_shaping_in_the_reward_is_added_as_it_is() -> None:
+def test_shaping_in_the_reward_is_added_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A KL penalty of 0.1 a token: neither baselined nor discounted, on real rows only."""
     data = batch()
     data.batch["token_level_rewards"] -= 0.1 * data.batch["response_mask"]
-    register({RAE}, lambda: facts(gamma=0.5))
+    estimate_with(monkeypatch, gamma=0.5)
     compute_advantage(data, adv_estimator=RAE, config={})
     expected = torch.tensor([[0.175, 0.175, 0], [0.65, 0, 0], [-0.8, -0.8, -0.8], [0, 0, 0]])
     torch.testing.assert_close(data.batch["advantages"], expected)
@@ -80,7 +85,7 @@ def test_the_loss_of_a_mini_batch_is_the_mean_over_its_turns(
     padded = [*lengths, *[0] * (-turns % multiple)]
     losses = torch.randn(len(padded), 7, generator=torch.Generator().manual_seed(seed % 2**31), dtype=torch.float64)
     mask = torch.tensor([[1] * length + [0] * (7 - length) for length in padded])
-    shares = layout(lengths, len(padded), mini_batches, ranks)
+    shares, _ = deal(padded, turns, mini_batches, ranks)
     size = len(padded) // multiple
     for number in range(mini_batches):
         cells = [share[number * size : (number + 1) * size] for share in shares]
@@ -110,3 +115,36 @@ def _cut(rows: list[int], rng: random.Random) -> list[list[int]]:
         portions.append(rows[:size])
         rows = rows[size:]
     return portions
+
+
+# -- GRPO --------------------------------------------------------------------------------------------------------------
+
+
+def in_group(index: int, group: int, rewards: tuple[float, float], trainable: tuple[int, ...] = (0, 1)) -> GameRecord:
+    played = record(index, rewards=rewards, trainable=trainable)
+    played.key = GameKey("train", 7, 1, index, group=group)
+    return played
+
+
+def test_groups_compare_a_role_with_itself() -> None:
+    """Four games from one state: player 0 won three. Were both players one group, its mean would always be 0."""
+    games = [in_group(i, 0, (1.0, -1.0) if i < 3 else (-1.0, 1.0)) for i in range(4)]
+    groups = GroupBaselines(games)
+    assert {groups.of(game) for game in games} == {(0.5, -0.5)}
+    other = in_group(4, 4, (-1.0, 1.0))
+    assert GroupBaselines([*games, other]).of(other) == (-1.0, 1.0), "another start is another group"
+    assert GroupBaselines([*games, other]).of(games[0]) == (0.5, -0.5)
+
+
+def test_frozen_opponents_have_no_baseline() -> None:
+    game = in_group(0, 0, (1.0, -1.0), trainable=(1,))
+    assert GroupBaselines([game]).of(game) == (None, -1.0)
+
+
+def test_equal_games_say_nothing_whatever_their_mean_is_rounded_to() -> None:
+    """The mean of thirteen times -1.3 is not -1.3."""
+    games = [in_group(index, 0, (-1.3, 0.7)) for index in range(13)]
+    groups, filters = GroupBaselines(games), Filters(zero_advantages=True)
+    compared = groups.of(games[0])
+    assert compared[0] != -1.3
+    assert {filters.reason(games[0], turn(player, 0), compared[player]) for player in (0, 1)} == {"zero_advantage"}

@@ -14,14 +14,14 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
+from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel
-from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.rollouts.dataset import GameDataset
 from recipe.spiral.training.game_buffer import GameBuffer
 from recipe.spiral.training.in_flight import GamesLost, InFlight
-from recipe.spiral.training.launched import Launch, Launched, launch
-from recipe.spiral.training.turn_batches import GameLength
+from recipe.spiral.training.launched import Launched, launch
+from recipe.spiral.training.sync_buffer import GameLength
 from tests.fake_queue import FakeQueue
 
 BATCH = 4
@@ -48,9 +48,7 @@ class League:
     def begin_step(self, step: int) -> None:
         self.begun.append(step)
 
-    def seat(self, key: GameKey, game: str) -> Any:
-        from recipe.spiral.players.seats import Opponent, Seat
-
+    def seat(self, key: GameKey, game: str) -> Seat:
         self.seated.append(key)
         return Seat() if key.index % 2 else Seat(Opponent("pool", "step_3"), (0,), True, self.slot)
 
@@ -64,10 +62,7 @@ class Workers:
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
 
-    on_launch: Callable[[Any], None]
-
     def generate_sequences(self, batch: Any) -> None:
-        self.on_launch(batch)
         columns = ("uid", "key", "seat", "__rollout_n__", "data_source", "index")
         self.rows += [
             dict(zip(columns, values, strict=True))
@@ -101,8 +96,16 @@ class Verl(PPOTrainer):
 
     def on_sample_end(self) -> None: ...
 
-    def _played(self) -> tuple[Played, list[Launch]]:
-        return Played([], []), []
+
+class Launching(Verl):
+    """As ``SpiralTrainer`` launches games."""
+
+    launched: Launched
+    state: Any
+
+    def _submit_batch_to_rollout(self, batch: Any) -> Any:
+        launch(batch, self.launched, self.state.league)
+        return super()._submit_batch_to_rollout(batch)
 
 
 def trainer(workers: Workers, slot: int = 0, in_flight: list[GameKey] | None = None, unit: str = "games") -> Any:
@@ -116,8 +119,7 @@ def trainer(workers: Workers, slot: int = 0, in_flight: list[GameKey] | None = N
     )
     launched = Launched()
     state = SimpleNamespace(league=League(slot), in_flight=in_flight or [], game_length=GameLength(8, 16))
-    made = type("Trainer", (InFlight, Verl), {"launched": launched, "state": state})(config)
-    workers.on_launch = lambda batch: launch(batch, launched, state.league, seated=True)  # type: ignore[arg-type]
+    made = type("Trainer", (InFlight, Launching), {"launched": launched, "state": state})(config)
     made.agent_loop_manager = workers
     return made
 
@@ -135,7 +137,7 @@ def test_games_are_numbered_through_and_have_their_seats_in_the_queue(monkeypatc
     made._add_prompts_to_generate(BATCH)
     keys = [GameKey(**row["key"]) for row in workers.rows]
     assert [(key.step, key.index) for key in keys] == [(block, place) for block in (1, 2) for place in range(BATCH)]
-    assert made.launched.of("train") == keys == made.state.league.seated
+    assert made.launched.games() == keys == made.state.league.seated
     for row in workers.rows:
         stored = queue.partitions["train"][row["uid"]][0]
         assert stored["seat"] == row["seat"]
@@ -157,10 +159,10 @@ def test_a_resumed_run_plays_on_against_the_same_opponents_wherever_they_are_now
     queue.kv_batch_put([f"{before.rows[3]['uid']}_0_0"], "train", tags=[{"min_global_steps": 0}])  # half of its rows
 
     after = Workers()
-    again = trainer(after, slot=1, in_flight=made.launched.of("train"))
+    again = trainer(after, slot=1, in_flight=made.launched.games())
     again.global_steps = 7
     again._reissue_inflight_prompts()
-    assert again.launched.of("train") == made.launched.of("train")
+    assert again.launched.games() == made.launched.games()
     assert [row["uid"] for row in after.rows] == [row["uid"] for row in before.rows[2:]]
     for first, second in zip(before.rows[2:], after.rows, strict=True):
         assert {**first, "seat": {}} == {**second, "seat": {}}
@@ -188,10 +190,10 @@ def test_a_game_that_failed_is_played_again_and_what_was_trained_is_gone(monkeyp
     queue.kv_batch_put(["trained_0_0", "trained_0_0_padding"], "train", tags=[{"min_global_steps": 0}] * 2)
 
     after = Workers()
-    again = trainer(after, in_flight=made.launched.of("train"))
+    again = trainer(after, in_flight=made.launched.games())
     again._reissue_inflight_prompts()
     assert [row["uid"] for row in after.rows] == [row["uid"] for row in workers.rows if row["uid"] != over]
-    channel.raise_failures(again.launched.of("train"))
+    channel.raise_failures(again.launched.games())
     assert set(queue.partitions["games"]) == {str(made.launched.key(over))}, "what is over keeps its record"
     assert queue.partitions["train"][failed][1]["status"] == "pending"
     assert [key for key in queue.partitions["train"] if "_" in key] == [f"{over}_0_0"]
@@ -203,7 +205,7 @@ def test_a_checkpoint_that_lacks_games_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("recipe.spiral.training.in_flight.tq", queue)
     made = trainer(workers)
     made._add_prompts_to_generate(BATCH)
-    named = made.launched.of("train")
+    named = made.launched.games()
     named = [*named, GameKey("train", 5, 9, 0)] if more else named[1:]
     with pytest.raises(GamesLost, match=r"names \d games in flight and holds 4; 1 differ, the first: train-5-"):
         trainer(Workers(), in_flight=named)._reissue_inflight_prompts()

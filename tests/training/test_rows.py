@@ -17,9 +17,9 @@ from recipe.spiral.rae import Baselines
 from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.rollouts import channel as game_channel
 from recipe.spiral.rollouts.worker import RolloutWorker
-from recipe.spiral.training.filters import Filters
+from recipe.spiral.training.credit import Filters
 from recipe.spiral.training.launched import launches
-from recipe.spiral.training.rows import Rows, RowsLost, keep
+from recipe.spiral.training.rows import PADDING, Rows, RowsLost, keep
 from recipe.spiral.training.step import Step, account
 from tests.fake_queue import FakeQueue, batch_of, launches_of
 from tests.fake_verl import trainer
@@ -43,7 +43,7 @@ def balance(
         asyncio.run(game_channel.put(game.key, game_channel.Report([game])))
     batch, _ = batch_of(queue, played)
     for launch in launches_of(played):
-        made.launched.add(str(launch.key), [launch])
+        made.launched[str(launch.key)] = [launch]
     return made._balance_batch(keep(batch, [key for key in batch.keys if key not in lost]), {})
 
 
@@ -74,12 +74,12 @@ def test_rows_are_in_the_order_of_their_games_whatever_came_first(monkeypatch: p
     assert batch.keys == ["u2_0_0", "u2_1_0", "u1_0_0", "u1_0_1", "u1_1_0"]
     batch = keep(batch, accounted([second, first], batch.keys).keys)
     assert batch.keys == rows.keys == ["u1_0_0", "u1_0_1", "u1_1_0", "u2_0_0", "u2_1_0"]
-    batch.keys.append("pad0_0_0")
-    assert rows.turns_of(batch) == [*first.turns_of(0), *first.turns_of(1), *second.turns, None]
+    assert rows.turns == [*first.turns_of(0), *first.turns_of(1), *second.turns]
+    assert rows.places(["pad0_0_0", *batch.keys]).tolist() == [PADDING, 0, 1, 2, 3, 4]
     assert rows.remaining.tolist() == [1, 0, 0, 0, 0] and rows.players.tolist() == [0, 0, 1, 0, 1]
 
 
-# -- through the rollout worker ----------------------------------------------------------------------------------------
+# -- through the rollout worker ---------------------------------------------------------------------------------------
 
 
 def seated(index: int, seat: Seat) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from torchdata.stateful_dataloader import StatefulDataLoader
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
@@ -25,12 +24,13 @@ from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.training.launched import Launched, launch
 from recipe.spiral.training.rows import keep
-from recipe.spiral.training.turn_batches import GameLength, TurnBuffer, without_surplus
+from recipe.spiral.training.step import without_surplus
+from recipe.spiral.training.sync_buffer import GameLength, TurnBuffer
 from tests.fake_queue import FakeQueue, rows_of
 from tests.made import record, turn
 from tests.rollouts.test_dataset import dataset
 
-# -- sampling, through verl's replay buffer ----------------------------------------------------------------------------
+# -- sampling, through verl's replay buffer ---------------------------------------------------------------------------
 
 
 class Rollout:
@@ -72,15 +72,14 @@ class Rollout:
         self.queue.kv_batch_put(keys=[uid], partition_id="train", tags=[prompt])
 
 
-def verls_buffer() -> ReplayBuffer:
-    return ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}), poll_interval=0.001)
-
-
 def one_step(
     queue: FakeQueue, lengths: Sequence[int], wanted: int, shuffle: Callable[[list[int]], None], length: GameLength
 ) -> tuple[Rollout, Any, Played, dict[str, float]]:
     rollout = Rollout(queue, lengths, shuffle)
-    batch, metrics = TurnBuffer(verls_buffer(), rollout.launch, length).sample(1, "train", wanted)
+    nothing = OmegaConf.create({})
+    buffer = TurnBuffer("sync", nothing, None, "drop", nothing, poll_interval=0.001, refill_fn=rollout.launch)
+    buffer.length = length
+    batch, metrics = buffer.sample(1, "train", wanted)
     played, keys = without_surplus(Played(rollout.records, []), rows_of(rollout.records), batch.keys, wanted)
     return rollout, keep(batch, keys), played, metrics
 
@@ -108,7 +107,7 @@ def test_a_step_trains_the_fewest_whole_games_whatever_came_first(
     assert steps[0] == steps[1]
 
 
-# -- keys and the dataset's place --------------------------------------------------------------------------------------
+# -- keys and the dataset's place -------------------------------------------------------------------------------------
 
 
 def fetched(games: Sequence[dict[str, Any]], step: int) -> Any:
@@ -124,7 +123,7 @@ def fetched(games: Sequence[dict[str, Any]], step: int) -> Any:
 
 
 #: All games are self-play, and nothing is spent.
-LEAGUE: Any = SimpleNamespace(seat=lambda games: [Seat() for _ in games])
+LEAGUE: Any = SimpleNamespace(seat=lambda key, game: Seat())
 
 
 def test_keys_of_turns_are_the_steps_and_without_gaps() -> None:
@@ -136,7 +135,8 @@ def test_keys_of_turns_are_the_steps_and_without_gaps() -> None:
             launch(batch, launched, LEAGUE)
             keys += [GameKey(**key) for key in list(batch["key"])]
             handed_out += number
-        assert [(key.step, key.index) for key in launched.take_keys("train")] == [(step, i) for i in range(sum(rounds))]
+        taken = [launch.key for launch in launched.take(launched)]
+        assert [(key.step, key.index) for key in taken] == [(step, i) for i in range(sum(rounds))]
     assert len(set(keys)) == len(keys) == handed_out == 17
     assert {key.run_seed for key in keys} == {5}
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import pickle
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,14 +16,18 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.spiral import rollout
+from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.lab.watching.shown import summary
 from recipe.spiral.players.player import PlayerFailure
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel
 from recipe.spiral.rollouts.channel import Entry
 from recipe.spiral.rollouts.dataset import GameDataset
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.rollouts.worker import RolloutWorker
-from recipe.spiral.training.launched import launch
+from recipe.spiral.trainer import SpiralTrainer
+from tests.fake_verl import Verl
 from tests.fake_verl import trainer as made_trainer
 from tests.made import unpacked
 from tests.test_rollout import EOS, Engine, Tokenizer, register_loops
@@ -121,14 +124,10 @@ def validate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any, worke
     trainer.replay_buffer = ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}), 0.001)
     trainer.reward_loop_manager = Judges()
 
-    def launched_and_played(batch: Any) -> None:
-        launch(batch, trainer.launched, trainer.state.league)
-        workers.generate_sequences(batch)
-
-    trainer.agent_loop_manager = SimpleNamespace(generate_sequences=launched_and_played)
+    trainer.agent_loop_manager = workers
     metrics: dict[str, float] = PPOTrainer._validate(trainer)
     trainer.state.records.wait()
-    assert trainer.launched.of("train", "val") == []
+    assert not trainer.launched
     return metrics
 
 
@@ -175,3 +174,33 @@ def test_void_games_are_counted_and_in_no_share(monkeypatch: pytest.MonkeyPatch,
     assert not any(name.startswith(("val-core/perfect/TicTacToe/p1", "val-core/TicTacToe/p1")) for name in metrics)
     assert metrics["val-core/random/TicTacToe/p1/games"] == 2.0
     assert (tmp_path / "run/games/val_step_000040.jsonl.gz").exists()
+
+
+# -- no game counts ----------------------------------------------------------------------------------------------------
+
+KEYS = [GameKey("val", 0, 0, index) for index in range(3)]
+VALIDATE = SpiralTrainer._validate
+
+
+class WithoutRows(Verl):
+    """As verl where no game gave a row."""
+
+    def _validate(self) -> dict[str, float]:
+        raise ValueError("keys or partition were not found!")
+
+
+def void(key: GameKey) -> GameRecord:
+    return GameRecord(key, "TicTacToe", ("policy", "gpt"), (0,), discarded="void", opponent="gpt", reason="HTTP 500")
+
+
+def test_a_validation_of_void_games_is_told_and_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = made_trainer(monkeypatch, tmp_path, verl=WithoutRows, global_steps=7)
+    for key in KEYS:
+        asyncio.run(channel.put(key, channel.Report([void(key)])))
+    made.val_dataset = [{"key": key.to_dict()} for key in KEYS]
+    assert VALIDATE(made)["val-aux/discarded/void"] == 3.0
+    line = "validation at step 7: gpt: 3 of its 3 games were void, the first: HTTP 500\n"
+    assert line in (tmp_path / "train.log").read_text()
+    made.state.records.wait()
+    kept = list(RecordFolder(tmp_path / "games").read_step("val", 7))
+    assert {record.key.step for record in kept} == {7}

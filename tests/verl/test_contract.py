@@ -47,7 +47,6 @@ from recipe.spiral.training.metrics import training_metrics
 from recipe.spiral.workers.mini_batch_worker import MiniBatchWorker
 from recipe.spiral.workers.policy_worker import PolicyWorker
 from recipe.spiral.workers.reference import ReferenceWorker
-from recipe.spiral.workers.snapshot import SnapshotWorker
 from tests.made import record, turn
 
 #: The classes under Ray's actor classes.
@@ -81,7 +80,6 @@ def test_the_version_is_the_one_that_was_read() -> None:
 
 #: The methods that SpiralTrainer and InFlight override or call, with verl's parameters after self.
 TRAINERS = {
-    "_build_replay_buffer": "",
     "prepare_step": "",
     "fit": "agent_loop_manager",
     "get_llm_client": "",
@@ -96,7 +94,6 @@ TRAINERS = {
     "_init_resource_pool_mgr": "",
     "_balance_batch": "batch metrics logging_prefix keep_minibatch",
     "_compute_advantage": "batch metrics",
-    "_compute_values": "batch metrics",
     "_update_actor": "batch metrics",
     "_update_critic": "batch metrics",
     "_compute_metrics": "batch metrics timing_raw global_steps epoch",
@@ -269,21 +266,15 @@ SOURCES: list[tuple[str, Any, tuple[str, ...]]] = [
         ("tq.kv_clear(partition_id=partition_id, keys=selected_prompt_uids)", "if uid in selected:"),
     ),
     (
-        "GameBuffer",
+        "GameBuffer, whose sample stands in place of this one",
         ReplayBufferAsync.wait_for_sampleable,
         (
             "self._sync_metadata_from_transfer_queue()",
-            "self._terminal_eviction_reasons(global_steps, partition_id)",
-            "self._evict_terminal_groups(",
             "self.refill_fn(len(evicted_uids))",
-            "self._has_enough_samples(global_steps, partition_id, target_count, sampleable_keys)",
+            "self._wait_for_next_poll(partition_id, last_debug_time)",
         ),
     ),
-    (
-        "GameBuffer",
-        ReplayBufferAsync.sample,
-        ("self.wait_for_sampleable(", "self._select_prompt_uids(", "return self._materialize_batch("),
-    ),
+    ("GameBuffer", ReplayBufferAsync.sample, ("return self._materialize_batch(",)),
     # -- the rollout
     (
         "GameManager",
@@ -336,7 +327,7 @@ SOURCES: list[tuple[str, Any, tuple[str, ...]]] = [
         ),
     ),
     (
-        "resuming_client.Parts",
+        "client.Parts",
         FullyAsyncLLMServerClient.generate,
         (
             "await super().generate(",
@@ -386,7 +377,7 @@ SOURCES: list[tuple[str, Any, tuple[str, ...]]] = [
     ),
     ("reference.local_shards", fsdp_utils.offload_fsdp2_model_to_cpu, ('model.to("cpu", non_blocking=True)',)),
     (
-        "SnapshotWorker.save_snapshot",
+        "PolicyWorker.save_snapshot",
         ActorRolloutRefWorker.update_weights,
         (
             "self.actor.engine.get_per_tensor_param( layered_summon=self.layered_summon, base_sync_done=True )",
@@ -423,8 +414,9 @@ def test_our_trainer_stands_before_verls(mode: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("_stale_terminal_keys", "_terminal_eviction_reasons", "_evict_terminal_groups", "_has_enough_samples"),
-        *("_select_prompt_uids", "_materialize_batch", "_sync_metadata_from_transfer_queue"),
+        "sample",
+        "_sync_metadata_from_transfer_queue",
+        "_wait_for_next_poll",
     ],
 )
 def test_a_hook_of_the_buffer_has_the_parameters_that_it_is_overridden_with(name: str) -> None:
@@ -456,7 +448,7 @@ def test_methods_of_workers_go_to_all_ranks_as_verls_do() -> None:
             assert mine == value or mine.keys() == value.keys(), key
     one_to_all = getattr(ActorRolloutRefWorker.save_checkpoint, MAGIC_ATTR)
     named = [getattr(ReferenceWorker, f"{what}_reference") for what in ("update", "save", "load")]
-    for method in (*named, SnapshotWorker.save_snapshot):
+    for method in (*named, PolicyWorker.save_snapshot):
         assert getattr(method, MAGIC_ATTR) == one_to_all and method.__name__ not in dir(ActorRolloutRefWorker)
     mine, verls = (
         getattr(one.compute_log_prob, MAGIC_ATTR)["dispatch_mode"] for one in (ReferenceWorker, ActorRolloutRefWorker)

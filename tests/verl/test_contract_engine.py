@@ -29,9 +29,8 @@ from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
 from recipe.spiral.workers import engine  # noqa: F401  (registers its classes)
 from recipe.spiral.workers.engine.adapters import FIRST_ID
-from recipe.spiral.workers.engine.slot_server import SlotReplica, SlotServer
-from recipe.spiral.workers.engine.slots import FIRST_RANK
-from recipe.spiral.workers.engine.vllm import MOST_CALLS, VLLMAdapter, VLLMReplica, VLLMServer
+from recipe.spiral.workers.engine.opponent_engines import FIRST_RANK
+from recipe.spiral.workers.engine.vllm import MOST_CALLS, SlotReplica, SlotServer, VLLMAdapter, VLLMReplica, VLLMServer
 
 from .test_contract import body, in_order, parameters
 
@@ -107,7 +106,7 @@ SOURCES: list[tuple[str, Any, tuple[str, ...]]] = [
         ("not self.config.free_cache_engine", "RolloutMode.HYBRID", "await self._sleep_hybrid()"),
     ),
     (
-        "slots.FIRST_RANK",
+        "FIRST_RANK",
         LLMServerManager._initialize_llm_servers,
         ("replica_rank=start_rank + replica_rank",),
     ),
@@ -147,14 +146,13 @@ def test_the_engines_classes_are_ours() -> None:
 
 
 def test_what_we_define_is_overridden_on_purpose_or_ours_alone() -> None:
-    hooks = {"launch_server", "run_server", "generate", "wake_up", "sleep", "_get_worker_extension_cls", "engine"}
+    hooks = {"run_server", "generate", "wake_up", "sleep", "_get_worker_extension_cls", "engine"}
     ours = {name for one in (VLLMServer, SlotServer) for name in vars(one) if not name.startswith("__")}
     source = inspect.getsource(vLLMHttpServer)
     assert not {name for name in ours - hooks if name in dir(vLLMHttpServer) or f"self.{name} " in source}
     for name in hooks - {"generate", "engine"}:
         one = SlotServer if name in vars(SlotServer) else VLLMServer
-        if name != "launch_server":
-            assert parameters(getattr(one, name)) == parameters(getattr(vLLMHttpServer, name))
+        assert parameters(getattr(one, name)) == parameters(getattr(vLLMHttpServer, name))
     assert parameters(VLLMServer.generate)[:4] == parameters(vLLMHttpServer.generate)[:4]
     assert "adapter" not in parameters(vLLMHttpServer.generate), "verl can choose an adapter itself now"
     assert body(vLLMHttpServer.generate).count("self.engine.") == 2, "ChoosingEngine sees all of a request"

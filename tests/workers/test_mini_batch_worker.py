@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import shutil
@@ -23,12 +24,13 @@ from verl.trainer.ppo.core_algos import kl_penalty
 from verl.trainer.ppo.padding_utils import construct_minimal_padding_template
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric.utils import reduce_metrics
+from verl.utils.torch_functional import get_cosine_schedule_with_warmup
 
 from recipe.spiral import extensions, main_spiral
 from recipe.spiral.checks.settle import settle
-from recipe.spiral.training.step import layout, rows_at_once
-from recipe.spiral.workers.mini_batch_worker import MINI_BATCHES, MiniBatchWorker
-from recipe.spiral.workers.policy_worker import as_asked
+from recipe.spiral.training.step import deal, rows_at_once
+from recipe.spiral.workers import mini_batch_worker
+from recipe.spiral.workers.mini_batch_worker import MINI_BATCHES, MiniBatchWorker, as_asked
 from tests.ranks import run_ranks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -202,7 +204,8 @@ def on_a_rank(rank: int, folder: Path) -> None:
         multiple = RANKS * mini_batches * rows_at_once(config)
         size = -(-len(rows) // multiple) * multiple
         lengths = [len(row.prompt) + len(row.response) for row in rows]
-        share = layout(lengths, size, mini_batches, RANKS)[rank]
+        padded = [*lengths, *[2] * (size - len(rows))]
+        share = deal(padded, len(rows), mini_batches, RANKS)[0][rank]
         data = tu.index_select_tensor_dict(as_tensordict(rows, size - len(rows)), share)
         tu.assign_non_tensor(
             data,
@@ -301,14 +304,34 @@ def test_an_update_is_that_of_plain_torch(tmp_path: Path, overrides: list[str]) 
 
 
 def test_where_no_token_is_trained_only_the_schedule_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where all turns of a mini-batch are rejected; the schedule moves after the last mini-batch, as in verl."""
-    monkeypatch.setattr("torch.distributed.all_reduce", lambda counts, group: None)
-    worker = object.__new__(MiniBatchWorker)
-    worker.engine = SimpleNamespace(get_data_parallel_group=lambda: None, lr_scheduler_step=lambda: 0.5)
+    """As where all turns of a mini-batch are rejected. It moves after the last mini-batch, as in verl, and counts
+    training steps, those in which nothing is trained included."""
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *args, **more: None)
+    monkeypatch.setattr(mini_batch_worker, "get_device_name", lambda: "cpu")
+    (skips, _), (trains, schedule) = with_a_schedule(), with_a_schedule()
     columns = {"response_mask": torch.zeros(2, 3, dtype=torch.int64), "num_turns": torch.tensor([2, 0])}
-    for last, metrics in ((False, {}), (True, {"lr": 0.5})):
-        data = tu.get_tensordict(columns, {"update_lr_scheduler": last})
-        assert tu.get(worker.train_batch(data), "metrics") == metrics
+    for number in range(1, 10):
+        for last in (False, True):
+            data = tu.get_tensordict(columns, {"update_lr_scheduler": last})
+            metrics = tu.get(trains.train_batch(data), "metrics")
+            assert metrics == ({"lr": schedule.get_last_lr()[0]} if last else {})
+        assert skips.skip_update() == metrics["lr"]
+        assert metrics["lr"] == pytest.approx((1 + math.cos(number / 10 * math.pi)) / 2, abs=1e-6)
+
+
+def with_a_schedule() -> tuple[MiniBatchWorker, Any]:
+    """A worker of a policy with one weight, and its cosine schedule of 10 steps."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = get_cosine_schedule_with_warmup(optimizer, num_warmup_steps=0, num_training_steps=10)
+
+    def step() -> float:
+        optimizer.step()
+        schedule.step()
+        return float(schedule.get_last_lr()[0])
+
+    made: Any = object.__new__(MiniBatchWorker)
+    made.engine = SimpleNamespace(lr_scheduler_step=step, get_data_parallel_group=lambda: None)
+    return made, schedule
 
 
 def test_a_resumed_optimizer_has_the_settings_that_are_asked_for() -> None:

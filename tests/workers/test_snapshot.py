@@ -14,7 +14,7 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from recipe.spiral.opponents.model_files import unfit
-from recipe.spiral.workers import snapshot
+from recipe.spiral.workers import policy_worker
 from recipe.spiral.workers.policy_worker import PolicyWorker
 
 
@@ -75,7 +75,7 @@ IDS = torch.tensor([[1, 2, 3]])
 def test_it_is_the_model_in_one_file_or_in_several(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tied: bool, file_size: str
 ) -> None:
-    monkeypatch.setattr(snapshot, "FILE_SIZE", file_size)
+    monkeypatch.setattr(policy_worker, "FILE_SIZE", file_size)
     module = language_model(tied)
     made, folder = worker(module), tmp_path / "pool" / "step-10"
     made.save_snapshot(str(folder))
@@ -89,7 +89,7 @@ def test_it_is_the_model_in_one_file_or_in_several(
 
 
 def test_with_lora_it_is_an_adapter_for_peft_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "FILE_SIZE", "1KB")
+    monkeypatch.setattr(policy_worker, "FILE_SIZE", "1KB")
     settings = LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
     module = get_peft_model(language_model(seed=0), settings).eval()
     worker(module).save_snapshot(str(tmp_path / "s"))

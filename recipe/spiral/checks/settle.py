@@ -61,7 +61,9 @@ def _mode(config: DictConfig, rollout: Any) -> None:
     apart = mode == "separate_async"
     config.actor_rollout_ref.hybrid_engine = not apart
     rollout.nnodes = (rollout.nnodes or 1) if apart else 0
-    sampler.custom_sampler.name = "RestingBuffer" if mode == "sync" else "GameBuffer"
+    in_turns = "TurnBuffer" if config.batch_unit == "turns" else "RestingBuffer"
+    module, buffer = ("sync_buffer", in_turns) if mode == "sync" else ("game_buffer", "GameBuffer")
+    sampler.custom_sampler.path, sampler.custom_sampler.name = f"pkg://recipe.spiral.training.{module}", buffer
     sampler.max_off_policy_threshold = None if age is None else age + 1
     if apart and rollout.checkpoint_engine.backend == "naive":
         rollout.checkpoint_engine.backend = "file" if config.trainer.device == "cpu" else "nccl"

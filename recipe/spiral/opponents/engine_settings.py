@@ -44,9 +44,3 @@ def models_served(config: Any) -> int:
     """How many models are loaded at a time at most, besides the policy."""
     fixed = [each for each in parse_opponents(config.opponents) if each.kind == MODEL and each.share > 0]
     return len(fixed) + members_loaded(config)
-
-
-def number_of_slots(settings: Any, models: int, devices: int, ranks: int) -> int:
-    """How many servers of ``ranks`` devices there are, by the config's ``opponent_engine``, where so many models can
-    play in a step and the policy has ``devices``; each server has one model."""
-    return models if settings.devices == "own" else max(models, devices // ranks)

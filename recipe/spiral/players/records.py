@@ -61,7 +61,7 @@ class Turn:
         truncated: whether the length limit ended the response, whatever the verdict.
         advantage: what the turn was trained with (the mean over its tokens); set by the trainer, None for turns that
             were not trained.
-        left_out: why a trainable player's turn was not trained, see ``filters``; set by the trainer.
+        left_out: why a trainable player's turn was not trained, see ``training.credit``; set by the trainer.
         usage: what the answer used of something that is paid for, as its player counts that.
     """
 

@@ -1,4 +1,4 @@
-"""verl's replay buffers: how often they look for finished games, and in the asynchronous modes which games they give.
+"""verl's replay buffer in the asynchronous modes: which games it gives, and what is dropped.
 
 There games count: a game's age is counted from the policy's own turns, those from one start are trained together, and
 the record of each game that is dropped is handed over. verl's own counts age from the launch, which an opponent's
@@ -12,43 +12,15 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
+from transfer_queue import KVBatchMeta
 
-from ..processes.run_log import say_now
+from ..players.records import GameRecord
 from ..rollouts import channel
-from ..rollouts.channel import Played
 from .launched import TRAIN, Launched
-from .turn_batches import NO_ROWS, WITHOUT_TURNS, GameLength
-
-#: A look is followed by a pause of so many times its length, which is not longer than verl's own.
-PAUSE, VERLS_PAUSE = 5.0, 2.0
-#: Seconds between two looks that take no time.
-LEAST_PAUSE = 0.05
-#: So many games for each turn of a batch and not one turn, and nothing will come.
-_TURNLESS = 10
+from .sync_buffer import NO_ROWS, TURNLESS, WITHOUT_TURNS, RestingBuffer
 
 
-class RestingBuffer(ReplayBuffer):
-    """verl's replay buffer, which rests between two looks the longer, the longer a look takes. verl builds it for
-    ``trainer.v1.sampler.custom_sampler``, in sync mode.
-
-    verl reads the tags of all rows at each look, from a process that also takes the rows of games that end. With a
-    thousand rows a look takes some 4 ms, with a hundred thousand half a second.
-    """
-
-    def _sync_metadata_from_transfer_queue(self) -> None:
-        begin = time.perf_counter()
-        super()._sync_metadata_from_transfer_queue()
-        self.poll_interval = max(LEAST_PAUSE, min(PAUSE * (time.perf_counter() - begin), VERLS_PAUSE))
-
-    def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
-        done = len(self.finished_keys[partition_id]) + len(self.failure_keys[partition_id])
-        games = done + len(self.pending_keys[partition_id]) + len(self.running_keys[partition_id])
-        say_now("play" if partition_id == TRAIN else "validation", f"{done} of {games} games")
-        return float(super()._wait_for_next_poll(partition_id, last_debug_time))
-
-
-class GameBuffer(RestingBuffer, ReplayBufferAsync):
+class GameBuffer(RestingBuffer):
     """That of the asynchronous modes; the trainer sets the attributes before the first use.
 
     Args:
@@ -61,100 +33,103 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
         launched: the games under way.
         in_turns: whether a batch is so many turns, rather than games.
         ahead: of turns, how many batches are played ahead of the one that is trained next.
-        length: of games.
         first: whether no batch was trained yet since the start.
+        chosen: the uids of the last batch.
     """
 
-    def __init__(self, *, max_off_policy_threshold: int | None, max_off_policy_strategy: str, **kwargs: Any) -> None:
+    def __init__(self, *, max_off_policy_threshold: int | None, **kwargs: Any) -> None:
         # without verl's threshold, which it compares with the time since the launch
-        super().__init__(max_off_policy_threshold=None, max_off_policy_strategy=max_off_policy_strategy, **kwargs)
+        super().__init__(max_off_policy_threshold=None, **kwargs)
         self.max_staleness = None if max_off_policy_threshold is None else max_off_policy_threshold - 1
         self.launched = Launched()
         self.in_turns = False
         self.ahead = 0.0
-        self.length = GameLength()
-        self._dropped = Played([], [])
         self.first = True
-        self._chosen: list[str] = []
+        self.chosen: list[str] = []
+        self._dropped: list[GameRecord] = []
 
-    def take_dropped(self) -> Played:
+    def take_dropped(self) -> list[GameRecord]:
         """The games that were dropped since the last call, all of them as discarded ones."""
-        dropped, self._dropped = self._dropped, Played([], [])
+        dropped, self._dropped = self._dropped, []
         return dropped
 
-    # -- what is dropped -----------------------------------------------------------------------------------------------
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, float]]:
+        """The rows of the oldest games, as soon as the learner may go on with them.
 
-    def _stale_terminal_keys(self, global_steps: int, partition_id: str) -> set[str]:
-        """The games that are over and too old; all from one start, where one of them is."""
-        if partition_id != TRAIN or self.max_staleness is None or self.max_off_policy_strategy != "drop":
-            return set()
-        oldest: dict[str, int] = {}
-        over = self.finished_keys[TRAIN]
-        for key, tag in self.partitions[TRAIN].items():
-            if (uid := key.split("_")[0]) in over:  # rows of the others are on their way, and may have no tag yet
-                oldest[uid] = min(tag["min_global_steps"], oldest.get(uid, global_steps))
-        # games without a turn of the policy's have no age
-        return {uid for uid, since in oldest.items() if global_steps - 1 - since > self.max_staleness}
-
-    def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
-        """
         Raises:
             GameFailed: a game ended in an error.
             GameLost: a game's session failed after the game, or before it could say why.
+            RuntimeError: no game has a turn.
         """
-        if partition_id == TRAIN and (failed := sorted(self.failure_keys[TRAIN], key=self.launched.key)):
-            keys = [key for uid in failed for key in self.launched.keys(uid)]
+        if partition_id != TRAIN:
+            return super().sample(global_steps, partition_id, batch_size)  # type: ignore[no-any-return]
+        last_message = time.time()
+        while not self._ready(global_steps, batch_size):
+            last_message = self._wait_for_next_poll(TRAIN, last_message)
+        batch = self._materialize_batch(TRAIN, self.chosen, self.partitions[TRAIN])
+        if not batch.keys:
+            raise RuntimeError(f"the step's games have {NO_ROWS}")
+        self.first = False
+        return batch, {}
+
+    def _ready(self, step: int, batch_size: int) -> bool:
+        """Look for finished games, and choose a batch; whether there is one, and the learner may go on with it."""
+        self._sync_metadata_from_transfer_queue()
+        self._raise_failure()
+        if stale := self._stale(step):
+            self._drop(stale)
+            self.refill_fn(len(stale))
+            return self._ready(step, batch_size)
+        if self.in_turns:
+            self._launch_turns(batch_size)
+        self.chosen = self._choose(step, batch_size)
+        if not self.chosen or (self.first and not self._none_before_them_is_played()):
+            return False
+        return self._others_can_wait(step, batch_size)
+
+    def _raise_failure(self) -> None:
+        if failed := sorted(self.failure_keys[TRAIN], key=self.launched.key):
+            keys = [launch.key for uid in failed for launch in self.launched[uid]]
             channel.raise_failures(keys)
             raise channel.GameLost(
                 f"game {keys[0]}: a session failed, and left no word of the game: verl logged why "
                 "(ray_kwargs.ray_init.log_to_driver=true shows it)"
             )
-        return super()._terminal_eviction_reasons(global_steps, partition_id)
 
-    def _evict_terminal_groups(self, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
-        if stale := sorted(eviction_reasons[0], key=self.launched.key):
-            games, before = channel.take(launch.key for launch in self.launched.take_these(stale)), self._dropped
-            for record in games.records:
-                record.discarded = "stale"
-            self._dropped = Played([], [*before.discarded, *games.records, *games.discarded])
-        return super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
+    # -- what is dropped -----------------------------------------------------------------------------------------------
 
-    # -- what is trained -----------------------------------------------------------------------------------------------
+    def _stale(self, step: int) -> list[str]:
+        """The games that are over and too old, in the order of their keys; all from one start, where one of them is."""
+        if self.max_staleness is None or self.max_off_policy_strategy != "drop":
+            return []
+        oldest: dict[str, int] = {}
+        over = self.finished_keys[TRAIN]
+        for key, tag in self.partitions[TRAIN].items():
+            if (uid := key.split("_")[0]) in over:  # rows of the others are on their way, and may have no tag yet
+                oldest[uid] = min(tag["min_global_steps"], oldest.get(uid, step))
+        # games without a turn of the policy's have no age
+        stale = [uid for uid, since in oldest.items() if step - 1 - since > self.max_staleness]
+        return sorted(stale, key=self.launched.key)
 
-    def _has_enough_samples(
-        self, global_steps: int, partition_id: str, batch_size: int, sampleable_keys: set[str]
-    ) -> bool:
-        """verl's own with "wait" looks at games in flight one by one, and would let more of them reach the bound at one
-        step than it trains."""
-        if partition_id != TRAIN:
-            return len(sampleable_keys) >= batch_size
-        self._chosen = self._choose(global_steps, batch_size, sampleable_keys)
-        if self.in_turns and not self._chosen:
-            self._launch_turns(batch_size)
-        if not self._chosen or (self.first and not self._none_before_them_is_played()):
-            return False
-        return self._others_can_wait(global_steps, batch_size)
+    def _drop(self, stale: list[str]) -> None:
+        games = channel.take(launch.key for launch in self.launched.take(stale))
+        for record in games.records:
+            record.discarded = "stale"
+        self._dropped += [*games.records, *games.discarded]
+        self._clear_groups(TRAIN, set(stale))
 
     # -- batches of turns: what is launched ----------------------------------------------------------------------------
-
-    def launch_turns(self, batch_size: int) -> None:
-        """At the beginning of a step: launch what should give its batch of turns and those that are played ahead."""
-        self._sync_metadata_from_transfer_queue()
-        self._launch_turns(batch_size)
 
     def _launch_turns(self, batch_size: int) -> None:
         """Launch games for the turns that are missing: of the step's batch and those ahead of it, what is over does not
         have, and what is played should not have by the mean length.
 
-        While a step has too few turns, this is asked at each poll. So others take the places of short games that are
-        over, and long games do not idle the engine. Never more are played than these batches are by the mean length.
-
-        Raises:
-            RuntimeError: no game has a turn.
+        This is asked at each look. So others take the places of short games that are over, and long games do not idle
+        the engine. Never more are played than these batches are by the mean length.
         """
         over = self.finished_keys[TRAIN]
         turns = sum(key.split("_")[0] in over for key in self.partitions[TRAIN])
-        if not turns and len(over) >= _TURNLESS * batch_size:
+        if not turns and len(over) >= TURNLESS * batch_size:
             raise RuntimeError(f"{len(over)} games {WITHOUT_TURNS}")
         missing = int((self.ahead + 1) * batch_size) - turns
         playing = len(self.pending_keys[TRAIN] | self.running_keys[TRAIN])
@@ -163,21 +138,24 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
 
     # -- what is chosen ------------------------------------------------------------------------------------------------
 
-    def _choose(self, global_steps: int, batch_size: int, sampleable: set[str]) -> list[str]:
+    def _choose(self, step: int, batch_size: int) -> list[str]:
         """The oldest games that are over, of equal age in the order of their keys; [] where there are too few.
 
         Age is the time since the launch here: what waited longest goes first.
         """
-        size = Counter(key.split("_")[0] for key in self.partitions[TRAIN]) if self.in_turns else Counter(sampleable)
+        over = self._by_age(self.finished_keys[TRAIN])
+        if not self.in_turns:
+            return [uid for _, uid in over[:batch_size]] if len(over) >= batch_size else []
+        turns = Counter(key.split("_")[0] for key in self.partitions[TRAIN])
         chosen: list[str] = []
         total = 0
-        for since, uid in self._by_age(sampleable):
-            # where batches are of turns, more games than these may be about to become too old
-            due = self.in_turns and self._waits and global_steps - since >= (self.max_staleness or 0)
+        for since, uid in over:
+            # more games than these may be about to become too old
+            due = self._waits and step - since >= (self.max_staleness or 0)
             if total >= batch_size and not due:
                 break
             chosen.append(uid)
-            total += size[uid]
+            total += turns[uid]
         return chosen if total >= batch_size else []
 
     def _none_before_them_is_played(self) -> bool:
@@ -188,22 +166,23 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
         before it left.
         """
         in_order = [uid for _, uid in self._by_age(self.prompt_global_steps[TRAIN])]
-        return set(in_order[: len(self._chosen)]) == set(self._chosen)
+        return set(in_order[: len(self.chosen)]) == set(self.chosen)
 
-    def _others_can_wait(self, global_steps: int, batch_size: int) -> bool:
+    def _others_can_wait(self, step: int, batch_size: int) -> bool:
         """Whether the learner may go on with the chosen games: with "wait", not while one that is due is still played,
         nor if later steps could not train all others in time.
 
         A game that was launched at step s is to be trained by step s + max_staleness. So of the games that were
         launched by s, no more may be left after step t than the steps t + 1 to s + max_staleness train. Where that
-        cannot be, as after a change of the settings, it is enough that the oldest games are chosen.
+        cannot be, as after a change of the settings, it is enough that the oldest games are chosen. (verl's own looks
+        at games in flight one by one, and would let more of them reach the bound at one step than it trains.)
         """
         if not self._waits:
             return True
         all_games = self._by_age(self.prompt_global_steps[TRAIN])
-        in_order, chosen = [since for since, _ in all_games], set(self._chosen)
+        in_order, chosen = [since for since, _ in all_games], set(self.chosen)
         left = Counter(since for since, uid in all_games if uid not in chosen)
-        steps_left = {launched: launched + (self.max_staleness or 0) - global_steps for launched in sorted(left)}
+        steps_left = {launched: launched + (self.max_staleness or 0) - step for launched in sorted(left)}
         if self.in_turns:  # what is due and over is chosen, however much it is
             return all(steps > 0 for steps in steps_left.values())
         waiting = at_best = 0
@@ -223,18 +202,3 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
         launched."""
         launched_at = self.prompt_global_steps[TRAIN]
         return sorted(((launched_at[uid], uid) for uid in uids), key=lambda one: (one[0], self.launched.key(one[1])))
-
-    def _select_prompt_uids(self, partition_id: str, sampleable_keys: set[str], batch_size: int) -> Any:
-        selected, partition, launched_at = super()._select_prompt_uids(partition_id, sampleable_keys, batch_size)
-        return (self._chosen if partition_id == TRAIN else selected), partition, launched_at
-
-    def _materialize_batch(
-        self, partition_id: str, selected_prompt_uids: list[str], partition_snapshot: dict[str, dict[str, Any]]
-    ) -> Any:
-        batch = super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
-        if partition_id == TRAIN:
-            self.first = False
-            self.launched.sample(selected_prompt_uids)
-            if not batch.keys:
-                raise RuntimeError(f"the step's games have {NO_ROWS}")
-        return batch

@@ -16,8 +16,9 @@ from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from ..rollouts import channel
 from ..rollouts.channel import Played
+from ..workers.engine.client import ResumingClient
 from .game_buffer import GameBuffer
-from .launched import TRAIN, Launch, Launched, give_seats, launches
+from .launched import TRAIN, Launch, Launched, launches
 from .run_state import RunState
 from .step import Step
 
@@ -36,58 +37,39 @@ class InFlight(Mixin):
     launched: Launched
     current: Step
     replay_buffer: GameBuffer
+    client = ResumingClient
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.state.league.in_play = self.launched.opponents
-
-    def _build_replay_buffer(self) -> Any:
-        buffer: GameBuffer = super()._build_replay_buffer()
+        buffer, trainer = self.replay_buffer, config.trainer.v1
         buffer.launched = self.launched
-        buffer.in_turns = self.config.batch_unit == "turns"
-        trainer = self.config.trainer.v1
+        buffer.in_turns = config.batch_unit == "turns"
         buffer.ahead = float(trainer[trainer.trainer_mode].num_warmup_batches)
-        buffer.length = self.state.game_length
-        return buffer
 
     @property
     def _done(self) -> bool:
         """Whether the checkpoint that the run goes on from is that of its last step: no game is needed any more."""
         return self.global_steps > self.total_training_steps
 
-    # -- launching -----------------------------------------------------------------------------------------------------
-
-    def prepare_step(self) -> Any:
-        """Launch a batch of games; of turns, what is missing of the step's batch and of those ahead of it."""
-        if self.replay_buffer.in_turns:
-            self.replay_buffer.launch_turns(int(self.config.data.train_batch_size))
-            return {}
-        return super().prepare_step()
-
     def _add_async_warmup_batches(self, num_warmup_batches: float) -> None:
-        """The games that are played ahead; of turns, the first step launches them."""
+        """The games that are played ahead; of turns, the buffer launches them."""
         if not self.replay_buffer.in_turns and not self._done:
             super()._add_async_warmup_batches(num_warmup_batches)
-
-    def _submit_batch_to_rollout(self, batch: Any) -> Any:
-        """Games get their seats before verl stores them, so that one that is played again has the same."""
-        give_seats(batch, self.state.league)
-        return super()._submit_batch_to_rollout(batch)
 
     # -- accounting ----------------------------------------------------------------------------------------------------
 
     def _played(self) -> tuple[Played, list[Launch]]:
         """The sampled games, and as discarded ones those that were dropped."""
-        sampled, launches = super()._played()
+        launches = self.launched.take(self.replay_buffer.chosen)
+        sampled = channel.take(launch.key for launch in launches)
         dropped = self.replay_buffer.take_dropped()
-        discarded = sorted([*sampled.discarded, *dropped.discarded], key=lambda record: record.key)
-        return Played(sampled.records, discarded), launches
+        return Played(sampled.records, sorted([*sampled.discarded, *dropped], key=lambda record: record.key)), launches
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         batch = super()._compute_advantage(batch, metrics)
-        dropped = [record for record in self.current.games.discarded if record.discarded == "stale"]
-        metrics["async/in_flight"] = float(len(self.launched.of(TRAIN)))  # neither trained nor dropped
-        metrics["async/dropped"] = float(len(dropped))  # too old
+        metrics["async/in_flight"] = float(len(self.launched.games()))  # neither trained nor dropped
+        metrics["async/dropped"] = metrics["games/discarded/stale"]  # too old
         if self.replay_buffer.in_turns:
             self.state.game_length.add(len(self.current.records), len(self.current.rows))
         return batch
@@ -106,9 +88,8 @@ class InFlight(Mixin):
         tags = (tq.kv_list(TRAIN) or {}).get(TRAIN, {})
         prompts = [uid for uid, tag in tags.items() if tag.get("is_prompt")]
         if prompts:
-            for uid, games in launches(tq.kv_batch_get(keys=prompts, partition_id=TRAIN)):
-                self.launched.add(uid, games)
-        stored, named = {key.first_try() for key in self.launched.of(TRAIN)}, set(self.state.in_flight)
+            self.launched.update(launches(tq.kv_batch_get(keys=prompts, partition_id=TRAIN)))
+        stored, named = {*self.launched.games()}, {*self.state.in_flight}
         if stored != named:
             lost = sorted(stored ^ named)
             raise GamesLost(
@@ -118,9 +99,9 @@ class InFlight(Mixin):
         # a pool's member that is to answer them must be loaded before they are launched, and may be elsewhere now
         league.begin_step(self.global_steps)
         if prompts:
+            first = [self.launched[uid][0] for uid in prompts]
             # slots may be others
-            launched = [(self.launched.key(uid), self.launched.seat(uid)) for uid in prompts]
-            seats = [league.placed(key, seat).columns()["seat"] for key, seat in launched]
+            seats = [league.placed(launch.key, launch.seat).columns()["seat"] for launch in first]
             fields = TensorDict({}, batch_size=len(prompts))
             assign_non_tensor_stack(fields, "seat", seats)
             tq.kv_batch_put(keys=prompts, partition_id=TRAIN, fields=fields)
@@ -138,5 +119,5 @@ class InFlight(Mixin):
         if trained := [key for key in tags if key.split("_")[0] not in games]:
             tq.kv_clear(keys=trained, partition_id=TRAIN)
         if again := [uid for uid in prompts if tags[uid]["status"] != "finished"]:
-            channel.forget(key for uid in again for key in self.launched.keys(uid))
+            channel.forget(launch.key for uid in again for launch in self.launched[uid])
             tq.kv_batch_put(keys=again, partition_id=TRAIN, tags=[{"status": "pending"} for _ in again])

@@ -1,4 +1,5 @@
-"""Metrics of games. They are computed from records: games without rows count, and padding never does."""
+"""Metrics of games, which are computed from records (games without rows count, and padding never does), and of a step's
+time."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from math import fsum
 from statistics import NormalDist, fmean
 
 from ..players.records import RESULTS, SELF_PLAY, GameRecord, Termination, Turn
-from .filters import REASONS
+from .credit import REASONS
 
 VERDICTS = ("no_answer", "unreadable", "illegal", "truncated")
 DISCARDED = ("void", "draw", "surplus", "stale")
@@ -18,6 +19,8 @@ DISCARDED = ("void", "draw", "surplus", "stale")
 SHARES = (*RESULTS, "invalid")
 #: The metrics of validation's games that go to ``val-core``; the others go to ``val-aux``.
 _CORE = (*SHARES, "reward", "turns", "games")
+#: verl's timers of what is no overhead: playing, forward and backward passes, and the sync of weights.
+WORK = ("gen", "old_log_prob", "ref", "values", "update_critic", "update_actor", "update_weights")
 #: The normal distribution's quantile for 95% intervals.
 Z = NormalDist().inv_cdf(0.975)
 
@@ -200,6 +203,14 @@ def validated_roles(metrics: Mapping[str, float], every_opponent: bool = True) -
     named = [role for role in roles if role.count("/") == 3]
     several = len({role.split("/")[1] for role in named}) > 1
     return named if several and every_opponent else [role for role in roles if role.count("/") == 2]
+
+
+def speed_metrics(games: int, seconds: Mapping[str, float]) -> dict[str, float]:
+    """``perf/...`` of a step: games per second, and the share of the step that is neither playing, forward, backward,
+    nor the sync of weights. ``seconds`` are verl's timers."""
+    step = seconds["step"]
+    worked = sum(seconds.get(name, 0.0) for name in WORK)
+    return {"perf/games_per_second": games / step, "perf/overhead": 1 - worked / step}
 
 
 def wilson(count: float, total: float) -> tuple[float, float]:

@@ -7,44 +7,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import torch
 import transfer_queue as tq
-from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
 from ..players.records import GameRecord, Turn
 from ..rae import Baselines, rae_advantages
-from .filters import REJECTED, Filters
-from .group_baselines import GroupBaselines
+from .credit import REJECTED, Filters
 from .launched import Launch
 
-RAE = "rae"
-GRPO = "grpo_role"
 #: The place of a row of padding.
 PADDING = -1
+#: ``estimator(token_level_rewards=..., response_mask=..., ...)``, as verl calls one; both [num_rows, response_length].
+#: Returns advantages and returns of the same shape.
+Estimator = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 
 class RowsLost(RuntimeError):
     """The rows of a batch are not the trainable players' turns of its games."""
-
-
-@dataclass(frozen=True)
-class RowFacts:
-    """What is known of the rows of a batch, in the batch's order, all [num_rows]. Padding rows are all zero.
-
-    Attributes:
-        outcomes, baselines, turns_remaining, gamma, scale: as of ``rae_advantages``.
-    """
-
-    outcomes: torch.Tensor
-    baselines: torch.Tensor
-    turns_remaining: torch.Tensor
-    gamma: float = 1.0
-    scale: torch.Tensor | float = 1.0
 
 
 class Rows:
@@ -91,13 +74,8 @@ class Rows:
         """The places of rows by their keys; ``PADDING`` for those that are no turn. [len(keys)]"""
         return np.array([self._places.get(key, PADDING) for key in keys], np.int64)
 
-    def turns_of(self, batch: Any) -> list[Turn | None]:
-        """The turn that each row of verl's batch is, in the batch's order; None for padding."""
-        turns = [*self.turns, None]
-        return [turns[place] for place in self.places(batch.keys).tolist()]
-
-    def check_known(self, keys: Sequence[str]) -> np.ndarray:
-        """See that these are keys of rows, before there is padding; returns their places. RowsLost: one is no turn."""
+    def known_places(self, keys: Sequence[str]) -> np.ndarray:
+        """Those of rows before there is padding. RowsLost: one is no turn. [len(keys)]"""
         places = self.places(keys)
         if strange := [keys[number] for number in np.flatnonzero(places == PADDING)]:
             raise RowsLost(f"{len(strange)} rows of the batch are no turns of its games, the first: {strange[0]}")
@@ -111,7 +89,7 @@ class Rows:
         Raises:
             RowsLost: a turn has no row, and the message names its game; or a row is no turn.
         """
-        lost = np.flatnonzero(np.bincount(self.check_known(keys), minlength=len(self)) == 0)
+        lost = np.flatnonzero(np.bincount(self.known_places(keys), minlength=len(self)) == 0)
         if not len(lost):
             return
         game = self.games[lost[0]]
@@ -131,10 +109,17 @@ class Rows:
         for game, turn in zip(self.games.tolist(), self.turns, strict=True):
             turn.left_out = filters.reason(self.records[game], turn, compared[game][turn.player])
 
-    def facts(self, batch: Any, baselines: Baselines, gamma: float, reward_scale: float) -> RowFacts:
-        """What an estimator of ours needs of each row of the batch; all zero for padding, and no advantage for a row
-        that is left out. R - b is multiplied by ``reward_scale``."""
-        places = self.places(batch.keys)
+    def estimator(
+        self, keys: Sequence[str], baselines: Baselines, gamma: float = 1.0, reward_scale: float = 1.0
+    ) -> Estimator:
+        """What gives verl the advantages of these rows, in their order: verl calls an estimator with rewards, mask and
+        uids, which say neither game nor role nor what is padding.
+
+        A row that is left out has no advantage, and padding is masked. R - b is multiplied by ``reward_scale``.
+        Whatever the reward holds besides the outcome (a KL penalty) is added to the advantage as it is: the baseline is
+        one of outcomes only.
+        """
+        places = self.places(keys)
 
         def in_batch(rows: np.ndarray, padding: float = 0.0) -> torch.Tensor:
             return torch.from_numpy(np.append(rows, padding)[places]).to(torch.float32)
@@ -144,13 +129,23 @@ class Rows:
             of_players = np.array(values, dtype=np.float64).reshape(-1, 2)
             return of_players[self.games, self.players]
 
-        outcomes = of_rows([record.rewards for record in self.records])
+        rewards = of_rows([record.rewards for record in self.records])
         compared = of_rows([baselines.of(record) for record in self.records])
         without = np.isnan(compared) | ~np.fromiter(map(counts, self.turns), dtype=bool, count=len(self))
-        compared[without] = outcomes[without]
-        scale = of_rows([(baselines.scale(record, 0), baselines.scale(record, 1)) for record in self.records])
-        scale *= reward_scale
-        return RowFacts(in_batch(outcomes), in_batch(compared), in_batch(self.remaining), gamma, in_batch(scale, 1.0))
+        compared[without] = rewards[without]
+        scales = of_rows([(baselines.scale(record, 0), baselines.scale(record, 1)) for record in self.records])
+        outcomes, baseline, remaining = in_batch(rewards), in_batch(compared), in_batch(self.remaining)
+        scale = in_batch(scales * reward_scale, 1.0)
+
+        def estimate(
+            token_level_rewards: torch.Tensor, response_mask: torch.Tensor, **_: Any
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            advantages, returns = rae_advantages(outcomes, baseline, remaining, response_mask, gamma, scale)
+            shaping = token_level_rewards.sum(-1) - outcomes
+            shaping[shaping.abs() < 1e-6] = 0.0  # what is left of rounding is no shaping
+            return advantages + shaping.unsqueeze(-1) * response_mask.to(torch.float32), returns
+
+        return estimate
 
     def note_training(self, batch: Any, baselines: Baselines) -> None:
         """Write into the games what they were trained with: b, and each turn's A, or that verl rejected the turn.
@@ -163,8 +158,9 @@ class Rows:
         mask = data["response_mask"].to(torch.float32)
         tokens = mask.sum(-1)
         advantages = (data["advantages"] * mask).sum(-1) / tokens.clamp(min=1)
-        for turn, advantage, trained in zip(self.turns_of(batch), advantages.tolist(), tokens.tolist(), strict=True):
-            if turn is None or turn.left_out is not None:
+        places = self.places(batch.keys).tolist()
+        for place, advantage, trained in zip(places, advantages.tolist(), tokens.tolist(), strict=True):
+            if place == PADDING or (turn := self.turns[place]).left_out is not None:
                 continue
             if trained:
                 turn.advantage = advantage
@@ -172,42 +168,6 @@ class Rows:
                 turn.left_out = REJECTED
         for record in self.records:
             record.baselines = baselines.of(record)
-
-
-def baselines_of(algorithm: Any, moving: Baselines, records: Iterable[GameRecord]) -> Baselines:
-    """What the outcomes of a batch are compared with, by the config's ``algorithm``: the ``moving`` baselines of RAE,
-    as they are before the batch, or the means of the games' groups."""
-    if algorithm.adv_estimator == RAE:
-        return moving
-    if algorithm.adv_estimator == GRPO:
-        return GroupBaselines(records, algorithm.norm_adv_by_std_in_grpo)
-    return Baselines()
-
-
-def estimate(facts: RowFacts, token_level_rewards: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Advantages and returns, both [num_rows, response_length].
-
-    Whatever the reward holds besides the outcome (a KL penalty) is added to the advantage as it is: the baseline is one
-    of outcomes only.
-    """
-    advantages, returns = rae_advantages(
-        facts.outcomes, facts.baselines, facts.turns_remaining, mask, facts.gamma, facts.scale
-    )
-    shaping = token_level_rewards.sum(-1) - facts.outcomes
-    shaping[shaping.abs() < 1e-6] = 0.0  # what is left of rounding is no shaping
-    return advantages + shaping.unsqueeze(-1) * mask.to(torch.float32), returns
-
-
-def register(names: Iterable[str], facts: Callable[[], RowFacts]) -> None:
-    """Let verl find, under these names and in this process, an estimator that asks for the facts of the batch: verl
-    calls one with rewards, mask and uids, which say neither game nor role nor what is padding."""
-
-    def estimator(
-        token_level_rewards: torch.Tensor, response_mask: torch.Tensor, config: Any = None, **kwargs: Any
-    ) -> tuple[torch.Tensor, ...]:
-        return estimate(facts(), token_level_rewards, response_mask)
-
-    ADV_ESTIMATOR_REGISTRY.update(dict.fromkeys(names, estimator))
 
 
 def counts(turn: Turn) -> bool:

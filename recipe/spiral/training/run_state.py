@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
+from ..checks.resumption import kept_settings
 from ..extensions import loaded
 from ..opponents.league import League
 from ..players.seeds import GameKey
@@ -22,9 +23,8 @@ from ..storage.checkpoints import REFERENCE, CheckpointFolder, is_of, read_state
 from ..storage.record_writer import RecordWriter
 from ..storage.run_files import MetricsFile
 from .console import Console
-from .kept_settings import kept_settings
 from .launched import Launched
-from .turn_batches import GameLength
+from .sync_buffer import GameLength
 
 
 class RunState:
@@ -93,7 +93,7 @@ class RunState:
             "torch": torch.__version__,
             "settings": kept_settings(config),
             "records_after": self.records_after,
-            "in_flight": [[key.step, key.index, key.group] for key in sorted(self._launched.of("train"))],
+            "in_flight": [[key.step, key.index, key.group] for key in sorted(self._launched.games())],
             "game_length": self.game_length.state_dict(),
             "baselines": self.baselines.state_dict(),
             "guard": {name: kept for watcher in self.watchers for name, kept in watcher.state_dict().items()},
@@ -134,9 +134,3 @@ class RunState:
                 written.cut_back(step)
         initial, base = self.config.fsp.initial, self.config.actor_rollout_ref.model.path
         self.league.restore(state.get("league", {}), folder, initial, base, step)
-
-    # -- the pool ------------------------------------------------------------------------------------------------------
-
-    def join_pool(self, step: int, save_snapshot: Callable[[str], Any]) -> None:
-        """The policy as it is after a step becomes a member of the pool; its weights are written into a folder."""
-        self.league.join(step, save_snapshot)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import compress, islice
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,9 @@ from ..extensions import Chosen, Objective
 from ..players.records import GameRecord
 from ..rae import Baselines
 from ..rollouts.channel import Played
-from .filters import Filters
+from .credit import Filters
 from .launched import Launch
-from .rows import PADDING, Rows
-from .turn_batches import without_surplus
+from .rows import Rows
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,13 @@ class Step:
         games: those that the update accounts for, and those that were discarded.
         rows: the turns of the games that count.
         baselines: b of each game, as it is before this update moves it.
-        keys: the rows that are trained, in the order of their games' keys; one at least, as verl has no empty batches.
+        keys: the rows that are trained, in the order of their games' keys, or in that of the objective's units; one at
+            least, as verl has no empty batches.
         chosen: what the objective trains on.
     """
 
     number: int
-    games: Played = field(default_factory=lambda: Played([], []))
+    games: Played = field(default_factory=Played)
     rows: Rows = field(default_factory=Rows)
     baselines: Baselines = field(default_factory=Baselines)
     keys: Sequence[str] = ()
@@ -90,9 +90,29 @@ def account(
         rows = Rows(games.records, launches)
     rows.check_complete(keys)
     rows.leave_out(filters, baselines)
-    chosen = None if objective is None else objective.choose(rows)
-    trained = [key for key, turn in zip(rows.keys, rows.turns, strict=True) if turn.left_out is None]
+    if objective is None:
+        chosen = None
+        trained = [key for key, turn in zip(rows.keys, rows.turns, strict=True) if turn.left_out is None]
+    else:
+        chosen = objective.choose(rows)
+        trained = [key for unit in chosen.keys for key in unit]
     return Step(number, games, rows, baselines, trained or rows.keys[:1], chosen)
+
+
+def without_surplus(played: Played, rows: Rows, keys: Sequence[str], wanted: int) -> tuple[Played, list[str]]:
+    """The fewest games that give so many rows, and the names of these; the other games are discarded as surplus.
+
+    Args:
+        rows: of all games.
+        keys: of all rows, in any order; there are so many at least.
+    """
+    games = rows.games[rows.known_places(keys)]
+    trained = int(np.bincount(games).cumsum().searchsorted(wanted)) + 1
+    records, surplus = rows.records[:trained], rows.records[trained:]
+    for record in surplus:
+        record.discarded = "surplus"
+    discarded = sorted([*played.discarded, *surplus], key=lambda record: record.key)
+    return Played(records, discarded), [*compress(keys, games < trained)]
 
 
 def rows_at_once(config: Any) -> int:
@@ -116,62 +136,36 @@ def policy_ranks(workers: Any) -> int:
 
 
 def deal(
-    places: np.ndarray,
-    lengths: Sequence[int],
-    mini_batches: int,
-    ranks: int,
-    units: Sequence[Sequence[int]] | None = None,
-) -> tuple[list[int], dict[str, float]]:
-    """The order in which the ranks get the rows of a padded batch, and each rank its mini-batches.
-
-    verl gives the ranks equal parts of the batch, in order.
-
-    Args:
-        places: of each row among the step's turns, or ``PADDING``. [rows: a multiple of ``mini_batches`` times
-            ``ranks``]
-        lengths: tokens of each row. [rows]
-        mini_batches: optimizer steps in an epoch.
-        units: rows that stay side by side, as places, all units of one size and in their order; None: each turn by
-            itself.
-
-    Returns:
-        Numbers of rows; and verl's metrics of how equally tokens are shared out.
-    """
-    in_order = places.argsort(kind="stable")
-    real, padding = in_order[places[in_order] != PADDING].tolist(), np.flatnonzero(places == PADDING).tolist()
-    together = 1
-    if units:
-        row = {int(places[i]): i for i in real}
-        real, together = [row[place] for unit in units for place in unit], len(units[0])
-    ordered = [*real, *padding]
-    sizes = [lengths[i] for i in ordered]
-    work = [sum(sizes[first : first + together]) for first in range(0, len(real), together)]
-    shares = layout(work, len(ordered) // together, mini_batches, ranks)
-    shares = [[unit * together + i for unit in share for i in range(together)] for share in shares]
-    metrics: dict[str, float] = log_seqlen_unbalance(sizes, shares, "global_seqlen")
-    return [ordered[i] for share in shares for i in share], metrics
-
-
-def layout(lengths: Sequence[int], rows: int, mini_batches: int, ranks: int) -> list[list[int]]:
-    """The rows of each rank, one mini-batch after the other.
+    lengths: Sequence[int], turns: int, mini_batches: int, ranks: int, together: int = 1
+) -> tuple[list[list[int]], dict[str, float]]:
+    """The rows of each rank, one mini-batch after the other. verl gives the ranks equal parts of a batch, in order.
 
     The numbers of turns in two mini-batches differ by one at most. So do those of two ranks within a mini-batch.
 
     Args:
-        lengths: tokens of the turns, in their order. [turns]
-        rows: turns and padding; the indices from ``len(lengths)`` on are padding.
+        lengths: tokens of each row, of the turns in their order, and of padding after them. [rows: a multiple of
+            ``mini_batches`` times ``ranks`` times ``together``]
+        turns: how many of them are no padding.
+        mini_batches: optimizer steps in an epoch.
+        together: so many rows, one after the other, are a unit, and stay side by side.
+
+    Returns:
+        Numbers of rows; and verl's metrics of how equally tokens are shared out.
     """
-    turns, size = len(lengths), rows // mini_batches
-    work = np.zeros(rows)
-    work[:turns] = calculate_workload(torch.tensor(lengths, dtype=torch.int64))
-    padding = iter(range(turns, rows))
+    tokens = torch.tensor(lengths, dtype=torch.int64).view(-1, together).sum(-1)
+    units, size = turns // together, len(tokens) // mini_batches
+    work = np.zeros(len(tokens))
+    work[:units] = calculate_workload(tokens[:units])
+    padding = iter(range(units, len(tokens)))
     shares: list[list[int]] = [[] for _ in range(ranks)]
     for number in range(mini_batches):
-        run = [*range(turns * number // mini_batches, turns * (number + 1) // mini_batches)]
+        run = [*range(units * number // mini_batches, units * (number + 1) // mini_batches)]
         run += islice(padding, size - len(run))
-        # The longest rows first, to the ranks in turn and back again. verl's own takes seconds for 100,000 rows.
+        # The longest first, to the ranks in turn and back again. verl's own takes seconds for 100,000 rows.
         hands = np.array(run)[np.argsort(-work[run], kind="stable")].reshape(-1, ranks)
         hands[1::2] = hands[1::2, ::-1]
         for rank in range(ranks):
             shares[rank] += sorted(hands[:, rank if number % 2 == 0 else -1 - rank].tolist())
-    return shares
+    shares = [[unit * together + i for unit in share for i in range(together)] for share in shares]
+    metrics: dict[str, float] = log_seqlen_unbalance(list(lengths), shares, "global_seqlen")
+    return shares, metrics

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from verl.utils import torch_functional
 
-from .portions import ELEMENTS, ROWS
+#: Rows, and elements of the logits, that are computed at once: they bound the memory besides the logits to a few times
+#: 256 MB.
+ROWS, ELEMENTS = 4096, 2**26
 
 
 class _LogProbs(torch.autograd.Function):

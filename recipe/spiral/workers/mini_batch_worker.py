@@ -21,10 +21,13 @@ from ..processes.run_log import say_now
 
 #: How many mini-batches verl's worker cuts a batch into, where it is not told of how many rows each is.
 MINI_BATCHES = "num_mini_batch"
+#: What of an optimizer's settings is followed at a resume (``checks.resumption``); a rate besides.
+_FOLLOWED = ("weight_decay", "betas")
 
 
 class MiniBatchWorker(TrainingWorker):
-    """The loss of a mini-batch is the mean over its turns; one in which no token is trained takes no optimizer step."""
+    """The loss of a mini-batch is the mean over its turns; one in which no token is trained takes no optimizer step. A
+    resumed run goes on with the optimizer's settings that its start asks for."""
 
     _done: int = 0
     _all: int | None = None
@@ -69,8 +72,29 @@ class MiniBatchWorker(TrainingWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def infer_batch(self, data: Any) -> Any:
+        if self.config.model_type == "value_model":
+            tu.pop(data, "no_lora_adapter", default=None)  # of the reference's turn; a critic has its own adapter
         with rows_once(data):
             return super().infer_batch(data)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def load_checkpoint(
+        self, local_path: str, hdfs_path: str | None = None, del_local_after_load: bool = False
+    ) -> None:
+        with as_asked(self.engine.optimizer, self.engine.lr_scheduler):
+            super().load_checkpoint(local_path, hdfs_path, del_local_after_load)
+
+
+@contextmanager
+def as_asked(optimizer: torch.optim.Optimizer, schedule: torch.optim.lr_scheduler.LambdaLR) -> Iterator[None]:
+    """The block loads a checkpoint's state into both. Afterwards their settings are as before, and the rate is that of
+    the step which the checkpoint has come to."""
+    asked = [{name: group[name] for name in _FOLLOWED if name in group} for group in optimizer.param_groups]
+    rates = list(schedule.base_lrs)
+    yield
+    schedule.base_lrs = rates
+    for group, settings, rate, factor in zip(optimizer.param_groups, asked, rates, schedule.lr_lambdas, strict=True):
+        group.update(settings, initial_lr=rate, lr=rate * factor(schedule.last_epoch))
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from typing import Any
 
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.workers.engine.calls import Ended, Request, answer_many
+from recipe.spiral.workers.engine.client import Ended, Request
+from recipe.spiral.workers.engine.vllm import VLLMServer
 
 
 class Engine:
@@ -53,7 +54,8 @@ class Streaming:
 
     async def _stream(self, requests: Sequence[Request]) -> AsyncIterator[Awaitable[Ended]]:
         self.calls.append(len(requests))
-        async for ended in answer_many(self._generate, requests):
+        server: Any = SimpleNamespace(answer=self._generate)
+        async for ended in VLLMServer.generate_many(server, requests):
             future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
             future.set_result(ended)
             yield future

@@ -1,12 +1,17 @@
-"""Weights that reach an engine through a file: whole, of the right step, and nothing is left."""
+"""Weights that reach an engine through a file, and where the ranks meet."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.distributed.rendezvous import rendezvous
 from verl.checkpoint_engine import CheckpointEngineRegistry
 
 from recipe.spiral.workers.engine import receiving
@@ -32,3 +37,21 @@ def test_only_a_file_of_this_step_and_of_this_start_is_read(tmp_path: Path, monk
         asyncio.run(receive(engine(tmp_path), 3))
     engine(tmp_path, True).prepare()  # after a kill
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("method", ["tcp://127.0.0.1:{port}", "env://"])
+def test_the_ranks_store_listens_on_one_address(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """torch's own listens on all of a machine's."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+
+    def meet(rank: int) -> Any:
+        return next(rendezvous(f"{method.format(port=port)}?rank={rank}&world_size=2", timeout=timedelta(seconds=60)))
+
+    with ThreadPoolExecutor(2) as ranks:  # the first one waits for the other
+        (store, *first), (_, *second) = ranks.map(meet, range(2))
+    assert (first, second, store.port) == ([0, 2], [1, 2], port)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port))

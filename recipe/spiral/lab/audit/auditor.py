@@ -15,7 +15,7 @@ from tqdm import tqdm
 from ...players.records import SELF_PLAY, GameRecord, Turn
 from ...storage import checkpoints
 from ...storage.manifest import changed_files
-from ...training.filters import REJECTED
+from ...training.credit import REJECTED
 from ..record_folder import RecordFolder, Torn, parse, unpack
 from .accounting import Accounts, name
 from .recompute import Baselines, NothingToAudit, Settings

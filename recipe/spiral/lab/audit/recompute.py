@@ -21,7 +21,7 @@ from ...match import Rules
 from ...players.records import SELF_PLAY, GameRecord
 from ...rollouts.schedule import GameShare, parse_games
 from ...storage.run_files import config_file, load_config
-from ...training.filters import Filters
+from ...training.credit import Filters
 
 #: Of games: more than any step has, and few enough to be counted.
 MOST = 2**20

@@ -19,6 +19,7 @@ from typing import Any
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 
 from ...players.seats import BASE
+from .. import rendezvous  # noqa: F401  (vLLM's ranks meet on one address)
 
 #: Ids of adapters count from here, away from verl's 123; none is used twice, so that no cache mistakes one for another.
 FIRST_ID = 1000

@@ -7,7 +7,6 @@ verl's own go over NCCL and its like. The one through a file is for one machine 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from verl.checkpoint_engine import CheckpointEngine, CheckpointEngineRegistry
 
-from .. import engine  # noqa: F401  (registers its classes)
-from ..rendezvous import SCHEME
-
-os.environ.setdefault("DIST_INIT_METHOD", f"{SCHEME}://")  # verl's variable
+from .. import engine, rendezvous  # noqa: F401  (registers its classes; ranks meet on one address)
 
 #: Seconds that the weights may take to arrive.
 LIMIT = 1200.0

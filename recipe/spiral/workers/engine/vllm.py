@@ -1,4 +1,4 @@
-"""vLLM under verl, with a name of its own for the socket of new weights, and with more adapters than the policy's.
+"""vLLM under verl: the policy's servers, which have other adapters beside its own, and those of opponents.
 
 verl names the socket that new weights go through after the Ray job. But runs with a Ray of their own are all job 1 of
 it, and would send their weights to each other's engines. Ray's address is added here, where it sends and listens.
@@ -6,27 +6,32 @@ it, and would send their weights to each other's engines. Ray's address is added
 
 from __future__ import annotations
 
+import asyncio
 import os
 from argparse import Namespace
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import ray
-from verl.workers.rollout.replica import TokenOutput
+from verl.workers.rollout.replica import RolloutMode, TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind
 
+from ...opponents.model_files import local, unfit
 from ...processes.run_log import say_now
 from .adapters import Asked, ChoosingEngine, WorkerExtension, asked
-from .calls import Ended, Request, answer_many
+from .client import Ended, Request
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
 #: Calls that a server takes at a time: more than there ever are. While it takes new weights all requests wait in it,
 #: and if these were as many as it takes, the call that lets them go on would wait behind them for ever.
 MOST_CALLS = 1_000_000
+#: Seconds that an opponent's engine may take to load weights.
+LIMIT = 600.0
 
 
 def run_name() -> str:
@@ -62,12 +67,9 @@ class VLLMServer(vLLMHttpServer):
     engine: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        say_now("vLLM starts")
         super().__init__(*args, **kwargs)
         os.environ["VERL_RAY_JOB_ID"] = run_name()
-
-    async def launch_server(self, *args: Any, **kwargs: Any) -> None:
-        say_now("vLLM starts")
-        await super().launch_server(*args, **kwargs)
 
     async def run_server(self, args: Namespace) -> None:
         settings = self.config.engine_kwargs.get("vllm") or {}
@@ -75,18 +77,21 @@ class VLLMServer(vLLMHttpServer):
             if self.lora_as_adapter and settings.get(limit) is not None:
                 setattr(args, limit, max(int(settings[limit]), int(getattr(args, limit))))
         await super().run_server(args)
-        self.wrap_engine()
-
-    def wrap_engine(self) -> None:
-        """Put ours around vLLM's engine, once it runs."""
         self.engine = TokenPrompts(self.engine)
         if self.lora_as_adapter:
             self.engine = ChoosingEngine(self.engine)
 
     async def generate_many(self, requests: Sequence[Request]) -> AsyncIterator[Ended]:
         """The answers to many requests of ``answer``, each as soon as it is there, those of one moment together."""
-        async for ended in answer_many(self.answer, requests):
-            yield ended
+        ended: asyncio.Queue[asyncio.Task[TokenOutput]] = asyncio.Queue()
+        numbers = {asyncio.create_task(self.answer(**request)): number for number, request in enumerate(requests)}
+        for task in numbers:
+            task.add_done_callback(ended.put_nowait)
+        while numbers:
+            together = [await ended.get()]
+            while not ended.empty():
+                together.append(ended.get_nowait())
+            yield [(numbers.pop(task), task.exception() or task.result()) for task in together]
 
     async def answer(self, sampling_params: Mapping[str, Any], whole: bool = True, **request: Any) -> TokenOutput:
         """The answer to a request with the keyword arguments of ``generate``; ``whole``: nothing breaks it off."""
@@ -152,6 +157,56 @@ class VLLMReplica(vLLMReplica):
     @property
     def max_concurrency(self) -> int:
         return MOST_CALLS
+
+
+class SlotServer(VLLMServer):
+    """Has the weights of one opponent at a time, or of none."""
+
+    _name: str | None = None
+
+    async def loaded(self) -> str | None:
+        """Whose weights these are; None: nobody's."""
+        return self._name
+
+    async def load(self, name: str, weights_path: str) -> None:
+        """Become another opponent: the weights of a Hugging Face folder, of the same architecture.
+
+        Raises:
+            ValueError: these are not weights of this model, or the policy's model cannot be had from the hub.
+        """
+        self._name = None
+        model = await asyncio.to_thread(local, self.model_config.local_path)  # of a hub's id verl's path is the id
+        if fault := await asyncio.to_thread(unfit, Path(weights_path), model):
+            raise ValueError(fault)
+        await self.engine.collective_rpc("reload_weights", timeout=LIMIT, kwargs={"weights_path": weights_path})
+        if not await self.engine.reset_prefix_cache(reset_connector=True):
+            raise RuntimeError(f"{name}: vLLM did not drop what it had computed with the weights before")
+        self._name = name
+
+    async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
+        """verl's. ``answered_by`` is whose weights gave the answer, from its first token to its last; None: nobody's
+        alone, as they were exchanged meanwhile."""
+        name = self._name
+        output = await super().generate(*args, **kwargs)
+        output.extra_fields["answered_by"] = name if name == self._name else None
+        return output
+
+    async def sleep(self) -> None:
+        """verl's: the weights are discarded. Nothing happens on a CPU, and on devices of its own."""
+        if self.config.free_cache_engine and self.rollout_mode == RolloutMode.HYBRID:
+            self._name = None
+        await super().sleep()
+
+
+class SlotReplica(VLLMReplica):
+    """One slot: an engine whose server is a ``SlotServer``."""
+
+    actors = ray.remote(SlotServer)
+
+    async def launch_on(self, workers: list[Any]) -> None:
+        """Start on the devices of the policy's workers, one for each rank: verl only asks them where they are."""
+        self.workers, self.rollout_mode = list(workers), RolloutMode.HYBRID
+        await self.launch_servers()
 
 
 class VLLMAdapter(ServerAdapter):

@@ -1,1 +1,1 @@
-"""A CPU as a platform of verl's and vLLM's, and vLLM's workers of both kinds. On GPUs only ``gpu_vllm`` is imported."""
+"""A CPU as a platform of verl's and vLLM's. On GPUs nothing of this is imported."""

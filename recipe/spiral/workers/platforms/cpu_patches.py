@@ -5,8 +5,8 @@ Each has a test (``tests/workers/platforms``) that fails when the upstream versi
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import importlib
 import importlib.metadata
 import os
 import sys
@@ -70,11 +70,27 @@ def single_gloo(module: Any) -> None:
 
 
 def register_engines(module: Any) -> None:
-    """Not a patch: it registers verl's engines for a CPU as soon as the classes that they derive from are imported.
+    """Not a patch: it registers verl's FSDP engines for a CPU as soon as what they derive from is imported.
 
     ``external_lib`` comes too late for a critic: its worker gets a config that is already made.
     """
-    importlib.import_module(".cpu_engine", __package__)
+    from verl.workers.engine import EngineRegistry
+
+    class InPlace:
+        """Keeps models where they are: verl offloads a reference model to pinned memory, which exists beside a GPU
+        only."""
+
+        def _build_fsdp_module(self, model: Any) -> Any:
+            config = self.engine_config  # type: ignore[has-type]
+            self.engine_config = dataclasses.replace(config, forward_only=False, offload_policy=False)
+            try:
+                return super()._build_fsdp_module(model)  # type: ignore[misc]
+            finally:
+                self.engine_config = config
+
+    for kind, base in (("language", module.FSDPEngineWithLMHead), ("value", module.FSDPEngineWithValueHead)):
+        on_cpu = type(f"Cpu{base.__name__}", (InPlace, base), {})
+        EngineRegistry.register(model_type=f"{kind}_model", backend="fsdp2", device="cpu")(on_cpu)
 
 
 def value_head_without_flash(module: Any) -> None:

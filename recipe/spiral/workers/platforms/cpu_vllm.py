@@ -1,21 +1,16 @@
-"""vLLM's worker on a CPU, whose ranks meet on one address instead of all of the machine's.
+"""vLLM's worker on a CPU, with our patches, which are applied before vLLM is imported; its ranks meet on one address.
 
-Importing this applies our patches. An evaluation's engine names it for its own process, too, before vLLM is imported.
+A run's and an evaluation's config name it as ``worker_cls``. An evaluation's engine names it for its own process, too.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from . import cpu_patches
 
 cpu_patches.apply()
 
-from vllm.v1.worker import cpu_worker  # noqa: E402
+from vllm.v1.worker.cpu_worker import CPUWorker  # noqa: E402
 
-from ..rendezvous import on_one_address  # noqa: E402
+from .. import rendezvous  # noqa: E402, F401
 
-
-class CPUWorker(cpu_worker.CPUWorker):
-    def __init__(self, *args: Any, distributed_init_method: str, **kwargs: Any) -> None:
-        super().__init__(*args, distributed_init_method=on_one_address(distributed_init_method), **kwargs)
+__all__ = ["CPUWorker"]

@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.spiral.workers.engine import slots
-from recipe.spiral.workers.engine.slots import SlotEngine, model_config, rollout_config
+from recipe.spiral.workers.engine import opponent_engines
+from recipe.spiral.workers.engine.opponent_engines import SlotEngine, model_config, rollout_config
 
 
 @pytest.fixture(autouse=True)
 def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call's reference is the call itself."""
     ray = SimpleNamespace(get=lambda calls: [call() for call in calls], available_resources=lambda: {"GPU": 2.0})
-    monkeypatch.setattr(slots, "ray", ray)
+    monkeypatch.setattr(opponent_engines, "ray", ray)
 
 
 class Server:
@@ -136,7 +136,7 @@ def test_slots_take_the_policys_devices_in_turn(ranks: int, models: int, devices
 
 
 def test_devices_of_their_own_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "get_platform", lambda: SimpleNamespace(ray_resource_name=lambda: "GPU"))
+    monkeypatch.setattr(opponent_engines, "get_platform", lambda: SimpleNamespace(ray_resource_name=lambda: "GPU"))
     Replica.made.clear()
     SlotEngine.start(config(devices="own"), 2, ["w0"], Replica)
     assert [replica.devices for replica in Replica.made] == [["own"]] * 2
