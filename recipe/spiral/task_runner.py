@@ -10,6 +10,7 @@ import transfer_queue as tq
 from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
 
+from .processes.launch import ask_wandb
 from .processes.run_log import say_now
 
 #: The class under Ray's actor: Ray forbids to inherit from the actor class itself.
@@ -23,6 +24,8 @@ class TaskRunner(_VerlTaskRunner):
         say_now("the trainer starts")
         from .rollouts import packed_storage  # noqa: F401  (registers it)
 
+        if "wandb" in config.trainer.logger:
+            ask_wandb()
         with ThreadPoolExecutor(1) as aside:
             # verl finds it started; its processes import meanwhile
             queue = aside.submit(tq.init, config.transfer_queue)

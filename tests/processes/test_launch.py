@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from recipe.spiral.processes import interrupts
 from recipe.spiral.processes.composing import as_written, detect_hardware, refuse_environment
 from recipe.spiral.processes.interrupts import END_SIGNALS, Interrupt, interrupt_on_signals, interrupted_by
-from recipe.spiral.processes.launch import name_user, tracker_environment
+from recipe.spiral.processes.launch import ask_wandb, name_user, tracker_environment
 
 
 @pytest.fixture(autouse=True)
@@ -55,18 +55,34 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
-def test_trackers_write_into_the_folder_and_take_all_its_starts_for_one_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+def test_trackers_write_into_the_folder_and_take_all_its_starts_for_one_run(tmp_path: Path) -> None:
     first, again = tracker_environment(tmp_path), tracker_environment(tmp_path)
-    assert first["WANDB_RUN_ID"] == again["WANDB_RUN_ID"] and first["WANDB_MODE"] == "offline"
+    assert first["WANDB_RUN_ID"] == again["WANDB_RUN_ID"]
     assert first["WANDB_DIR"] == str(tmp_path) and first["TENSORBOARD_DIR"].startswith(str(tmp_path))
-    for host, mode in (("github.com", "offline"), ("api.wandb.ai", None)):
-        (tmp_path / ".netrc").write_text(f"machine {host} login user password {'x' * 40}\n")
-        (tmp_path / ".netrc").chmod(0o600)
-        assert tracker_environment(tmp_path).get("WANDB_MODE") == mode
+
+
+@pytest.mark.parametrize(("host", "mode"), [(None, "offline"), ("github.com", "offline"), ("wandb.example", None)])
+def test_wandb_is_offline_unless_the_user_is_logged_in_there(
+    host: str | None, mode: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key for another host is no login."""
+    import wandb
+
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example")
+    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    if host is not None:
+        (tmp_path / "netrc").write_text(f"machine {host} login user password {'x' * 40}\n")
+        (tmp_path / "netrc").chmod(0o600)
+    wandb.teardown()
+    try:
+        ask_wandb()
+        assert os.environ.get("WANDB_MODE") == mode
+    finally:
+        monkeypatch.delenv("WANDB_MODE", raising=False)
+        wandb.teardown()
 
 
 def test_a_user_without_a_name_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import netrc
 import os
 import pwd
 import signal
@@ -14,7 +13,6 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 #: By which name trackers know the run, in its folder.
 TRACKERS = "tracked_as"
@@ -42,29 +40,26 @@ def name_user() -> None:
 
 
 def tracker_environment(run_dir: Path) -> dict[str, str]:
-    """The variables by which trackers write into the run's folder, and nowhere else unless a key for it is there. W&B
-    takes all starts in the folder for one run."""
+    """The variables by which trackers write into the run's folder. W&B takes all starts in the folder for one run."""
     name = run_dir / TRACKERS
     if not name.is_file():
         name.write_text(uuid.uuid4().hex, encoding="utf-8")
-    variables = {
+    return {
         "TENSORBOARD_DIR": str(run_dir / "tensorboard"),
         "WANDB_DIR": str(run_dir),
         "WANDB_RUN_ID": name.read_text(encoding="utf-8"),
         "WANDB_RESUME": "allow",
         "VERL_FILE_LOGGER_PATH": str(run_dir / f"metrics-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"),
     }
-    if not os.environ.get("WANDB_API_KEY") and not _has_login(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")):
-        variables["WANDB_MODE"] = "offline"
-    return variables
 
 
-def _has_login(address: str) -> bool:
-    """Whether ``.netrc``, where W&B keeps its key, has one for this host."""
-    try:
-        return netrc.netrc().authenticators(str(urlsplit(address).hostname)) is not None
-    except (OSError, netrc.NetrcParseError):
-        return False
+def ask_wandb() -> None:
+    """Without a key or a token, which W&B knows where to look for, it writes into the run's folder only. To be called
+    in the process that logs, before it begins."""
+    import wandb
+
+    if "WANDB_MODE" not in os.environ and not wandb.login(prompt=False, verify=False):
+        os.environ["WANDB_MODE"] = "offline"
 
 
 def put_on_path(folder: Path) -> None:

@@ -62,7 +62,7 @@ class GameBuffer(RestingBuffer):
             RuntimeError: no game has a turn.
         """
         if partition_id != TRAIN:
-            return super().sample(global_steps, partition_id, batch_size)  # type: ignore[no-any-return]
+            return super().sample(global_steps, partition_id, batch_size)
         last_message = time.time()
         while not self._ready(global_steps, batch_size):
             last_message = self._wait_for_next_poll(TRAIN, last_message)

@@ -98,7 +98,7 @@ class TurnBuffer(RestingBuffer):
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, float]]:
         """All rows of the step's games, ``batch_size`` or more, those of surplus games among them; and metrics."""
         if partition_id != TRAIN:
-            return super().sample(global_steps, partition_id, batch_size)  # type: ignore[no-any-return]
+            return super().sample(global_steps, partition_id, batch_size)
         keys: list[str] = []
         tags: list[dict[str, Any]] = []
         rounds = empty = 0

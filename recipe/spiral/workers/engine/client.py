@@ -201,7 +201,7 @@ class ResumingClient(FullyAsyncLLMServerClient, Parts):
 
     async def generate(self, request_id: str, *, prompt_ids: list[int], **kwargs: Any) -> TokenOutput:
         versions: list[int | None] = []
-        of_response = {"prompt_length": len(prompt_ids), "versions": versions}
+        of_response: dict[str, Any] = {"prompt_length": len(prompt_ids), "versions": versions}
         output = await super().generate(request_id, prompt_ids=prompt_ids, **kwargs, **of_response)
         if versions:
             output.extra_fields |= {"min_global_steps": versions[0], "max_global_steps": versions[-1]}
