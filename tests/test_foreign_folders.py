@@ -7,7 +7,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -200,5 +199,5 @@ def test_play_says_where_nothing_can_be_written(
             status = end.code
         assert status == 2
     *_, last = capsys.readouterr().err.splitlines()
-    assert f"{file} is no folder" in last or re.search(rf"{file}/.*: cannot be used", last)
+    assert str(file) in last
     assert os.listdir(tmp_path) == ["file"]
