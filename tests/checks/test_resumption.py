@@ -11,8 +11,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral.checks import check
-from recipe.spiral.checks.resumption import followed, kept_settings
-from recipe.spiral.storage.checkpoints import seal
+from recipe.spiral.checks.resumption import followed
+from recipe.spiral.storage.checkpoints import kept_settings, seal
 from recipe.spiral.storage.run_files import CHANGES, CONFIG
 from tests.made_configs import config
 from tests.storage.test_checkpoints import save

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from .disk import flush, read_json, write_whole
 from .manifest import MANIFEST, changed_files, read_manifest, write_manifest
@@ -99,6 +99,27 @@ def config_before(config: Any, checkpoint: Path) -> DictConfig | None:
     """The config of the last start of the run that a checkpoint is of: a start's own run, or another one."""
     own = is_of(checkpoint, Path(config.trainer.default_local_dir))
     return config_of(Path(str(config.run_dir)) if own else checkpoint.parent.parent)
+
+
+def kept_settings(config: DictConfig) -> dict[str, Any]:
+    """The settings that a resumed run must have in common with its checkpoint, as JSON has them.
+
+    With another value the run would go on, and train silently wrong: games would be drawn with keys that were played,
+    advantages compared with other baselines, weights added to another model. All other settings are the start's; of the
+    optimizer's, whose state a checkpoint holds, too (``workers/policy_worker.py``).
+    """
+    asynchronous = config.trainer.v1.trainer_mode != "sync"
+    model = config.actor_rollout_ref.model
+    return {
+        "seed": config.seed,
+        "trainer.v1.trainer_mode": "asynchronous" if asynchronous else "sync",
+        "batch_unit": config.batch_unit,
+        # in sync mode a game of a batch of turns gets its number when it is launched
+        "data.train_batch_size": config.data.train_batch_size if asynchronous or config.batch_unit == "games" else None,
+        "actor_rollout_ref.model.path": model.path,
+        "actor_rollout_ref.model.lora_alpha": model.lora_alpha if model.lora_rank else None,
+        "algorithm.rae": OmegaConf.to_container(config.algorithm.rae, resolve=True),
+    }
 
 
 def shard_file(folder: Path, ranks: int, rank: int) -> Path:

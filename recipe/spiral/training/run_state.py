@@ -13,13 +13,20 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-from ..checks.resumption import kept_settings
 from ..extensions import loaded
 from ..opponents.league import League
 from ..players.seeds import GameKey
 from ..rae import RoleBaselines
 from ..rollouts.channel import Played
-from ..storage.checkpoints import REFERENCE, CheckpointFolder, is_of, read_state, resumed_from, write_state
+from ..storage.checkpoints import (
+    REFERENCE,
+    CheckpointFolder,
+    is_of,
+    kept_settings,
+    read_state,
+    resumed_from,
+    write_state,
+)
 from ..storage.record_writer import RecordWriter
 from ..storage.run_files import MetricsFile
 from .console import Console
