@@ -1,4 +1,4 @@
-"""Questions of arithmetic, and a tiny model that knows some of the answers, for ``run_scripts/train_spin_cpu.sh``.
+"""Questions of arithmetic, and a tiny model that knows some of the answers, for ``+experiment=spin_arithmetic``.
 
 ``python -m experiments.arithmetic FOLDER`` writes ``train.jsonl`` and ``test.jsonl`` (sums of two digits, in GSM8K's
 form; none is in both) and ``model/``. The model has seen all sums: first with the right answers, and then with random
@@ -43,14 +43,14 @@ def sums(seed: int) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     return rows[HELD_OUT:], rows[:HELD_OUT]
 
 
-def make(folder: Path, seed: int = 0, with_model: bool = True) -> None:
+def make(folder: Path, seed: int = 0) -> None:
     """Write the questions and the model; a model that is there already stays."""
     folder.mkdir(parents=True, exist_ok=True)
     train, held_out = sums(seed)
     for name, rows in (("train", train), ("test", held_out)):
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
-    if with_model and not (folder / "model" / "config.json").is_file():
+    if not (folder / "model" / "config.json").is_file():
         model, tokenizer = warm_start([*train, *held_out], seed)
         tokenizer.save_pretrained(folder / "model")
         model.save_pretrained(folder / "model")
@@ -115,9 +115,7 @@ def _padded(prompts: Sequence[list[int]], answers: Sequence[list[int]], pad: int
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.arithmetic", description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--questions", action="store_true", help="write no model")
-    options = parser.parse_args(arguments)
-    make(options.folder, with_model=not options.questions)
+    make(parser.parse_args(arguments).folder)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,19 @@
 """Tests run wherever the project is checked out: where there is no GPU, verl is imported under the CPU platform.
 
-They leave nothing behind when they are interrupted: SIGTERM ends a session like Ctrl-C, with every fixture's clean-up,
-and a session that was killed is cleaned up after by the next.
+They leave nothing behind when they are interrupted: SIGTERM ends a session like Ctrl-C, with every fixture's clean-up.
 """
 
 from __future__ import annotations
 
 import atexit
 import gc
-import getpass
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 from hypothesis import settings
 
@@ -66,23 +62,6 @@ def of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all workers of the session have, for what they would otherwise make each for itself."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    if not hasattr(session.config, "workerinput"):  # a worker's folder is its controller's
-        clean_up_after_killed(Path(tempfile.gettempdir(), f"pytest-of-{getpass.getuser()}"))
-
-
-def clean_up_after_killed(sessions: Path) -> None:
-    """Remove the folders of sessions that were killed, which pytest itself keeps for days.
-
-    Args:
-        sessions: pytest's folders of this user. Each has a lock with the number of its process while that is at work.
-    """
-    for lock in sessions.glob("pytest-*/.lock"):
-        if not (pid := lock.read_text()).isdecimal() or psutil.pid_exists(int(pid)):
-            continue
-        shutil.rmtree(lock.parent, ignore_errors=True)
 
 
 # -- pages in a real browser: Debian's Chromium, headless, driven by playwright ----------------------------------------

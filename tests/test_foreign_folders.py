@@ -1,19 +1,15 @@
-"""A folder that somebody else has made is data: reading it runs no code that it names, and resolves nothing. Where
-nothing can be written, a command says so before its work, in one line, with status 2.
-"""
+"""A folder that somebody else has made is data: reading it runs no code that it names, and resolves nothing."""
 
 from __future__ import annotations
 
 import importlib
 import json
-import os
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 import yaml
@@ -24,7 +20,6 @@ from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.evaluation.policies import run_of
 from recipe.spiral.lab.evaluation.policy_weights import load, read_tokenizer
 from recipe.spiral.lab.models import embedded
-from recipe.spiral.lab.play.__main__ import main as play
 from recipe.spiral.lab.play.table_opponent import rules_of
 from recipe.spiral.lab.record_folder import RecordFolder
 from recipe.spiral.lab.report.__main__ import main as report
@@ -183,21 +178,3 @@ def test_what_a_config_asks_of_the_readers_environment_is_missing(
     assert KEY not in printed.out + printed.err
     written = [file for file in place.rglob("*") if file.is_file()]
     assert len(written) > 10 and not [file for file in written if KEY.encode() in file.read_bytes()]
-
-
-def test_play_says_where_nothing_can_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["main"])
-    file = tmp_path / "file"
-    file.write_text("")
-    with patch.dict(os.environ):
-        try:
-            status: object = play(["TicTacToe", "random", "--save", str(file / "in it" / "folder")])
-        except SystemExit as end:  # an option's own type refuses it
-            status = end.code
-        assert status == 2
-    *_, last = capsys.readouterr().err.splitlines()
-    assert str(file) in last
-    assert os.listdir(tmp_path) == ["file"]

@@ -130,17 +130,6 @@ def test_what_a_response_says_besides_its_action_changes_nothing(injection: str)
     assert injected.rewards == plain.rewards == (1.0, -1.0)
 
 
-@given(st.text(max_size=60), st.sampled_from([0, 1]))
-def test_no_text_breaks_a_match(text: str, player: int) -> None:
-    """Any text whatever is a legal turn or one of the four illegal kinds."""
-    first = boxed("[4]") if player else text
-    result = run_match(make("TicTacToe", 0), [Scripted(first), Scripted(text)], Rules(turn_cap=1 + player))
-    last = result.turns[-1]
-    assert last.player == player
-    assert last.verdict in {"legal", *ILLEGAL}
-    assert (result.termination == "illegal") == (last.verdict != "legal")
-
-
 #: Games with something to hide: cards, dice, bids, values, resources, a fact.
 HIDING = ("KuhnPoker-3", "LiarsDice", "SimpleBlindAuction", "SimpleNegotiation", "TruthAndDeception")
 

@@ -1,20 +1,16 @@
-"""Asynchronous runs with a pool of adapters and batches of turns, with games that last 50 times as long as the others,
-and with a slow engine.
-"""
+"""Asynchronous runs with a pool of adapters and batches of turns, and with games 50 times as long as the others."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-from statistics import median
 
 import pytest
 
 from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.lab.models import embedded
 from recipe.spiral.lab.watching.game_metrics import staleness
-from recipe.spiral.processes.composing import detect_hardware
 from tests.e2e.conftest import LORA, Runs, check_who_answered, games_of, logged
 from tests.e2e.test_asynchronous import asynchronous, count, steps_of
 
@@ -91,53 +87,3 @@ def test_long_games_are_trained_like_the_others(tmp_path: Path, runs: Runs, mode
             ages[len(record.turns) > 50].append(staleness(record, step))
     assert len(ages[True]) > 10, "illegal answers end games early, but not so many"
     assert max(ages[True]) > 0, "they last longer than a step"
-
-
-SLOW_STEPS = 8
-#: vLLM's worker, which takes this much longer for each token, in which it computes nothing.
-SLOW = """
-import time
-
-from {module} import {base}
-
-
-class Slow({base}):
-    def execute_model(self, *args, **kwargs):
-        time.sleep(0.2)
-        return super().execute_model(*args, **kwargs)
-"""
-WORKERS = {
-    "cpu": ("recipe.spiral.workers.platforms.cpu_vllm", "CPUWorker"),
-    "gpu": ("vllm.v1.worker.gpu_worker", "Worker"),
-}
-
-
-@pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
-def test_a_slow_engine_holds_up_the_learner_and_loses_no_game(tmp_path: Path, runs: Runs, mode: str) -> None:
-    """A turn takes a second, and a step waits for its games many times as long as it trains."""
-    module, base = WORKERS[detect_hardware()]
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "slow.py").write_text(SLOW.format(module=module, base=base), encoding="utf-8")
-    settings = asynchronous(
-        embedded("tiny", ["KuhnPoker", "TicTacToe"]),
-        mode,
-        "actor_rollout_ref.rollout.engine_kwargs.vllm.worker_cls=mine.slow.Slow",
-        f"trainer.total_training_steps={SLOW_STEPS}",
-        "trainer.save_freq=4",
-        "actor_rollout_ref.actor.optim.lr=1e-5",
-    )
-    run = runs.train(tmp_path / "run", *settings, cwd=tmp_path)
-    assert count(run.run_dir) == "each once" and audit([str(run.run_dir)]) == 0
-    steps = steps_of(run.run_dir)
-    assert list(steps) == list(range(1, SLOW_STEPS + 1))
-    turns = [turn.tokens for records in steps.values() for record in records for turn in record.turns]
-    versions = [turn.weight_versions for turn in turns if turn is not None and turn.weight_versions is not None]
-    assert any(first < last for first, last in versions), "updates came in the middle of responses"
-    for step, records in steps.items():
-        assert all(record.discarded is None and staleness(record, step) <= 4 for record in records)
-    spans, seconds = (
-        sum(first < last for first, last in versions),
-        median(step["timing_s/step"] for step in logged(run.run_dir).values()),
-    )
-    games = sum(map(len, steps.values()))
-    print(f"{mode}: {games} games, {len(versions)} turns, {spans} span an update, {seconds:.1f} s a step")

@@ -1,4 +1,5 @@
-"""The evaluation on a real vLLM: who answers is who was asked, and what was killed goes on."""
+"""The evaluation on a real vLLM: who answers is who was asked, what was killed goes on, and exact metrics in a run are
+those of the checkpoint of the same step."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from recipe.spiral.lab.evaluation.matches import GameId
 from recipe.spiral.lab.evaluation.policy_weights import Scorer, load, of_model
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.rollouts.end_tokens import end_tokens
-from tests.e2e.conftest import LIMIT, Runs
+from tests.e2e.conftest import LIMIT, Runs, logged, small
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 #: What each engine needs here; the config's own would be four times as much.
@@ -153,3 +154,46 @@ def test_whoever_is_asked_answers_and_a_kill_loses_nothing(
     for name, table in tables.items():
         nearest = min(np.abs(table - other).max() for other_name, other in tables.items() if other_name != name)
         assert nearest > 0.2, f"{name} cannot be told from another: this test would not notice a mix-up"
+
+
+# -- exact metrics in a run --------------------------------------------------------------------------------------------
+
+
+def test_live_metrics_are_those_of_the_checkpoint(tmp_path: Path, model: Path, runs: Runs) -> None:
+    overrides = small(
+        model,
+        "games=[TicTacToe,KuhnPoker]",
+        "validation.exploitability=[KuhnPoker]",
+        "validation.optimality=[TicTacToe]",
+        "trainer.total_training_steps=2",
+        "trainer.test_freq=1",
+        "trainer.save_freq=1",
+        "actor_rollout_ref.actor.optim.lr=1e-3",
+    )
+    run = runs.train(tmp_path / "run", *overrides)
+    live = logged(tmp_path / "run", "val-core/KuhnPoker/nash_conv")
+    assert sorted(live) == [0, 1, 2]
+    assert "validation at step 2: KuhnPoker " in run.output and "p0/lost to perfect" in run.output
+
+    arguments = [
+        f"policies=[{{name: run, path: '{tmp_path / 'run'}'}}]",
+        "opponents=[]",
+        "match_ups=[]",
+        "exploitability.games=[KuhnPoker]",
+        "optimality.games=[TicTacToe]",
+    ]
+    runs.train(tmp_path / "eval", *arguments, program="main_eval")
+    results: dict[str, Any] = json.loads((tmp_path / "eval/results.json").read_text())
+    nash_conv = {row["policy"]: row for row in results["exploitability"]}
+    optimal = {row["policy"]: row for row in results["optimality"]}
+    for step in (1, 2):
+        metrics, name = live[step], f"run/step_{step:06d}"
+        kuhn, tictactoe = nash_conv[name], optimal[name]
+        for key in ("nash_conv", "value"):
+            assert metrics[f"val-core/KuhnPoker/{key}"] == pytest.approx(kuhn[key], abs=1e-6)
+        assert metrics["val-core/KuhnPoker/illegal"] == pytest.approx(kuhn["illegal"][0], abs=1e-6)
+        assert metrics["val-core/TicTacToe/optimal"] == pytest.approx(tictactoe["optimal"]["share"], abs=1e-6)
+        lost = [metrics[f"val-core/TicTacToe/p{role}/lost_to_perfect"] for role in (0, 1)]
+        assert lost == pytest.approx(tictactoe["lost_to_perfect"], abs=1e-6)
+    assert live[1]["val-core/KuhnPoker/nash_conv"] != live[2]["val-core/KuhnPoker/nash_conv"]
+    print({step: data["val-aux/TicTacToe/exact_seconds"] for step, data in live.items()})

@@ -217,19 +217,6 @@ def test_adapters_beside_the_policys(tmp_path: Path, model: Path, runs: Runs) ->
     assert audit([str(tmp_path / "run")]) == 0
 
 
-def test_a_member_plays_on_two_ranks(tmp_path: Path, model: Path, runs: Runs) -> None:
-    run = runs.train(
-        tmp_path / "run",
-        *small(model, "seed=5", "trainer.total_training_steps=4", "trainer.n_gpus_per_node=2"),
-        *(*NO_VALIDATION, "trainer.save_freq=-1"),
-        *("fsp.enabled=true", "fsp.update_interval=2", "games=[TicTacToe,KuhnPoker]"),
-    )
-    records = games_of(run.run_dir)
-    check_who_answered(records)
-    assert len({name for game in records if game.opponent == "pool" for name in game.players}) == 3
-    assert audit([str(run.run_dir)]) == 0
-
-
 WORDS = "You exceeded your current quota, please check your plan and billing details."
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import ray
 import torch
@@ -276,20 +275,3 @@ def test_where_lora_is_merged_a_snapshot_is_the_whole_model(
     assert saved.keys() == merged.keys()
     for name, weight in saved.items():  # verl rounds them to bfloat16 on their way to the engine
         torch.testing.assert_close(weight, merged[name], rtol=2**-7, atol=1e-6)
-
-
-# -- the end -----------------------------------------------------------------------------------------------------------
-
-
-def test_servers_that_are_stopped_leave_no_processes(engines: Engines) -> None:
-    """The last test here: the slots are gone after it."""
-    servers = [
-        psutil.Process(ray.get(server.__ray_call__.remote(lambda self: os.getpid())))
-        for server in engines.opponents.handles
-    ]
-    processes = [*servers, *(child for server in servers for child in server.children(recursive=True))]
-    assert len(processes) >= 6, "each is a server, an engine and a worker"
-    for server in engines.opponents.handles:
-        ray.kill(server)
-    _, alive = psutil.wait_procs(processes, timeout=60)
-    assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]

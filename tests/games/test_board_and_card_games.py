@@ -1,4 +1,4 @@
-"""Rules by hand: ConnectFour, Nim, Breakthrough, Snake, KuhnPoker, PigDice, LiarsDice."""
+"""Rules by hand, where OpenSpiel has no such game or others: Snake, rounds of KuhnPoker and of LiarsDice."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import random
 
 import pytest
 
-from recipe.spiral.games import Game, make
-from recipe.spiral.games.breakthrough import Breakthrough
+from recipe.spiral.games import Game
 from recipe.spiral.games.kuhn_poker import KuhnPoker
 from recipe.spiral.games.liars_dice import LiarsDice
-from recipe.spiral.games.pig_dice import PigDice
 from recipe.spiral.games.snake import Snake
 
 
@@ -20,36 +18,6 @@ def played(game: Game, actions: str) -> Game:
         assert parsed is not None
         game.step(parsed)
     return game
-
-
-@pytest.mark.parametrize(
-    "columns",
-    ["0 1 0 1 0 1 0", "0 0 1 1 2 2 3", "0 1 1 2 2 3 2 3 3 6 3", "6 5 5 4 4 3 4 3 3 0 3"],
-    ids=["column", "row", "rising", "falling"],
-)
-def test_four_in_a_row_win(columns: str) -> None:
-    game = make("ConnectFour", 0)
-    played(game, columns[:-2])
-    assert not game.is_terminal
-    played(game, columns[-1])
-    assert game.rewards() == (1.0, -1.0)
-
-
-def test_the_last_object_of_nim_wins() -> None:
-    game = played(make("Nim", 0), "0_3 1_4 2_4")
-    assert not game.is_terminal
-    assert played(game, "2_1").rewards() == (-1.0, 1.0)
-
-
-def test_a_piece_on_the_far_row_wins_breakthrough() -> None:
-    game = played(Breakthrough(0, size=4), "a2b3 d3c2")
-    assert "[b3b4]" not in game.legal_actions(), "straight ahead is blocked"
-    assert played(game, "b3c4").rewards() == (1.0, -1.0)
-
-
-def test_diagonal_steps_need_no_capture() -> None:
-    """In TextArena's Breakthrough they do, against the rules of the game."""
-    assert "[a2b3]" in make("Breakthrough", 0).legal_actions()
 
 
 def snakes(first: list[tuple[int, int]], second: list[tuple[int, int]], apples: list[tuple[int, int]]) -> Snake:
@@ -90,24 +58,6 @@ def test_eating_grows_a_snake_and_brings_a_new_apple() -> None:
     assert len(game.apples) == 1 and game.apples != [(1, 2)]
 
 
-@pytest.mark.parametrize(
-    ("actions", "chips"),
-    [
-        (["[check]", "[check]"], 1),
-        (["[bet]", "[call]"], 2),
-        (["[check]", "[bet]", "[call]"], 2),
-        (["[bet]", "[fold]"], 1),
-        (["[check]", "[bet]", "[fold]"], 1),
-    ],
-)
-def test_the_pot_of_kuhn_poker_grows(actions: list[str], chips: int) -> None:
-    """Upstream a called bet wins no more than a checked hand."""
-    game = KuhnPoker(0)
-    for action in actions:
-        game.step(action)
-    assert abs(game.rewards()[0]) == chips / 2
-
-
 def test_the_most_chips_win_and_the_starter_alternates() -> None:
     """Upstream the winner of the last round takes the game, and player 1 begins most rounds."""
     starters, decided_by_last, games = [], 0, 0
@@ -126,34 +76,6 @@ def test_the_most_chips_win_and_the_starter_alternates() -> None:
         decided_by_last += (chips > 0) == (last > 0)
     assert starters == [0, 1, 0, 1, 0] * 300
     assert decided_by_last < games
-
-
-def test_a_roll_does_not_pass_the_turn_and_is_legal() -> None:
-    """Upstream "the same player moves again" was taken for an illegal action."""
-    for seed in range(50):
-        game = PigDice(seed)
-        game.step("[roll]")
-        assert game.current_player == (0 if game.round_sum else 1)
-        assert game.legal_actions() == ("[roll]", "[hold]")
-
-
-def test_a_one_loses_the_sum_and_a_hold_keeps_it() -> None:
-    game = next(game for game in map(PigDice, range(100)) if game.copy().random.randint(1, 6) == 1)
-    game.round_sum = 17
-    game.step("[roll]")
-    assert (game.scores, game.current_player) == ([0, 0], 1)
-    game.round_sum = 17
-    game.step("[hold]")
-    assert (game.scores, game.current_player) == ([0, 17], 0)
-
-
-def test_a_higher_quantity_may_have_a_lower_face() -> None:
-    """TextArena refuses that, though its prompt allows it."""
-    game = LiarsDice(0)
-    game.step("[bid: 3, 5]")
-    legal = game.legal_actions()
-    assert {"[bid: 4, 1]", "[bid: 3, 6]", "[bid: 10, 6]", "[call]"} <= {*legal}
-    assert not {"[bid: 3, 5]", "[bid: 3, 4]", "[bid: 2, 6]"} & {*legal}
 
 
 @pytest.mark.parametrize("truth", [True, False])

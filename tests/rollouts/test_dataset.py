@@ -80,17 +80,6 @@ def test_a_game_may_have_a_style_of_its_own_and_it_draws_no_other_games() -> Non
     assert [dataset("val", validation=validation)[index]["prompt"]["style"] for index in (0, 1)] == ["dialogue"] * 2
 
 
-def test_validation_plays_every_game_in_both_roles() -> None:
-    rows = validation_rows([("random", [GameShare("TicTacToe"), GameShare("KuhnPoker")])], 5, 3)
-    assert Counter((row["data_source"], *row["seat"]["trainable"]) for row in rows) == {
-        (game, role): 3 for game in ("TicTacToe", "KuhnPoker") for role in (0, 1)
-    }
-    assert {(row["seat"]["opponent"], row["__rollout_n__"]) for row in rows} == {("random", 1)}
-    keys = [GameKey(**row["key"]) for row in rows]
-    assert len(set(keys)) == len(rows)
-    assert {key.split for key in keys} == {"val"}
-
-
 @pytest.mark.parametrize(
     "entries",
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tensordict import NonTensorStack, TensorDict
-from transfer_queue.storage.managers.base import StorageManagerFactory
 from transfer_queue.storage.managers.simple_storage_manager import AsyncSimpleStorageManager
 from transfer_queue.utils.serial_utils import decode, encode
 
@@ -87,10 +85,3 @@ def test_what_is_no_tensor_comes_back_as_well(rows: list[Any]) -> None:
     assert_same(
         travels(PackedStorageManager, field, order, order), travels(AsyncSimpleStorageManager, field, order, order)
     )
-
-
-def test_transfer_queue_calls_what_is_overridden() -> None:
-    put, get = (inspect.getsource(getattr(AsyncSimpleStorageManager, name)) for name in ("put_data", "get_data"))
-    assert "self._select_by_positions(data[f]," in put
-    assert "self._pack_field_values(v)" in get
-    assert StorageManagerFactory._registry["SimpleStorage"] is PackedStorageManager

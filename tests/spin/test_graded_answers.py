@@ -33,10 +33,34 @@ def question(answer: str) -> TrainingQuestion:
     return TrainingQuestion("sums", "3", "What is 3 + 4?", answer, "project/sums", answer, {})
 
 
+#: A function that grades, as users write them: it does what the response says.
+GRADER = """
+import math, os, subprocess, sys, time
+
+def awkward(solution_str, **more):
+    if solution_str == "raise":
+        raise ZeroDivisionError("nothing there")
+    if solution_str == "hang":
+        time.sleep(1000)
+    if solution_str == "spin":
+        while True:
+            pass
+    if solution_str == "die":
+        os._exit(3)
+    if solution_str == "exit":
+        sys.exit("no more")
+    if solution_str == "program":
+        subprocess.run(["sleep", "1234"])
+    returned = {"nan": math.nan, "infinite": {"score": -math.inf}, "text": "good", "number as text": "0.7"}
+    return {**returned, "none": None, "dict": {"acc": 1.0}, "true": True}.get(solution_str, 0.5)
+"""
+
+
 @pytest.fixture
-def awkward(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Callable[[str], Score]:
-    """Scores by our function, which is found in the folder that a run is started in."""
-    monkeypatch.chdir(request.path.parent)
+def awkward(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Score]:
+    """Scores by that function, which a process of its own finds in the folder that a run is started in."""
+    (tmp_path / "grading_functions.py").write_text(GRADER)
+    monkeypatch.chdir(tmp_path)
     return partial(scorer("grading_functions:awkward", 1.0), question("7"))
 
 

@@ -1,12 +1,17 @@
-"""Metrics, counted by hand: from games, so that games without rows count and padding cannot."""
+"""Metrics, counted by hand: from games, so that games without rows count and padding cannot; and a step's line."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from recipe.spiral.players.records import GameRecord
+from recipe.spiral.processes.run_log import LOG
+from recipe.spiral.training.console import WIDTH, Console
 from recipe.spiral.training.metrics import (
     role_metrics,
+    training_metrics,
     validation_metrics,
 )
 from tests.made import counted, record, turn
@@ -77,3 +82,48 @@ def test_every_opponent_is_counted_apart_with_intervals() -> None:
 
 def _met(opponent: str, index: int, rewards: tuple[float, float], game: str = "TicTacToe", **more: str) -> GameRecord:
     return record(index, game, rewards, turns=[turn(0, 0)], trainable=(0,), opponent=opponent, **more)
+
+
+# -- the line that a person reads --------------------------------------------------------------------------------------
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+SECONDS = {"step": 12.5, "gen": 6.0, "old_log_prob": 1.5, "update_actor": 4.0, "update_weights": 0.5, "adv": 0.1}
+
+
+def metrics() -> dict[str, float]:
+    games = [
+        record(0, rewards=(1.0, -1.0), turns=[turn(0, 0, length=6), turn(1, 0, length=4)]),
+        record(1, turns=[turn(0, 0, length=2), turn(1, 0, length=4)]),
+        record(2, "KuhnPoker", (-1.5, 0.5), turns=[turn(0, 0, "no_answer", length=4)]),
+    ]
+    return {
+        **training_metrics(games, []),
+        "perf/games_per_second": 0.24,
+        "turns/entropy": 1.23456,
+        "actor/grad_norm": 0.5,
+    }
+
+
+def log(run_dir: Path) -> list[str]:
+    return (run_dir / LOG).read_text().splitlines()
+
+
+def test_a_step_is_one_line_with_what_matters(tmp_path: Path) -> None:
+    clock = Clock()
+    console = Console(tmp_path / "run", clock)
+    console.start(0, 100)
+    clock.now += 25.0
+    console.step(2, metrics(), SECONDS)
+    start, line = log(tmp_path / "run")
+    assert start == "training for 100 steps"
+    beginning = "step   2/100  12.5 s  KuhnPoker 0/0/100  TicTacToe 50/50/0  invalid 20.0%  play 6.0 update 4.0"
+    assert line.startswith(beginning) and len(line) <= WIDTH == 110
+    assert line.endswith("ETA 20m25s"), "98 steps at 12.5 s"

@@ -1,4 +1,5 @@
-"""Packed rows have the log-probabilities and gradients of rows by themselves, without flash-attn."""
+"""Without flash-attn: packed rows have the log-probabilities and gradients of rows by themselves, and
+log-probabilities are verl's."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from verl.utils import torch_functional
 
 from recipe.spiral.processes.composing import PACKED
-from recipe.spiral.workers import log_probs
+from recipe.spiral.workers import engine, log_probs  # noqa: F401  (importing the engine installs them)
 
 MODELS: dict[str, Any] = {
     "qwen3": Qwen3Config(head_dim=8, tie_word_embeddings=True),
@@ -95,3 +97,62 @@ def test_verl_packs_rows_without_a_mask() -> None:
     text = Path(inspect.getfile(transformer_impl)).read_text()
     assert '"input_ids": input_ids_rmpad,\n                "attention_mask": None,\n' in text
     assert '"position_ids": position_ids_rmpad,' in text
+
+
+# -- log-probabilities are verl's --------------------------------------------------------------------------------------
+
+
+def drawn(rows: int, width: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    logits = 4 * torch.randn(rows, width, generator=generator)
+    return logits.to(dtype), torch.randint(width, (rows,), generator=generator)
+
+
+def exact(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """In double precision, of the logits as they are."""
+    return logits.double().log_softmax(-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("rows", [1, 7, log_probs.ROWS + 3])
+def test_they_and_their_gradients_are_exact_for_the_logits_that_there_are(
+    rows: int, dtype: torch.dtype, inplace: bool
+) -> None:
+    logits, labels = drawn(rows, 11, dtype)
+    double = logits.double().clone().requires_grad_()
+    expected = exact(double, labels)
+    expected.square().sum().backward()
+    leaf = logits.clone().requires_grad_()
+    got = log_probs.log_probs(leaf * 1, labels, inplace)
+    assert got.dtype == torch.promote_types(dtype, torch.float32)
+    torch.testing.assert_close(got.double(), expected, rtol=1e-6, atol=2e-6)
+    got.square().sum().backward()
+    assert double.grad is not None and leaf.grad is not None
+    torch.testing.assert_close(
+        leaf.grad, double.grad.to(dtype), rtol=0.01 if dtype == torch.bfloat16 else 1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("deterministic", ["0", "1"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_verl_takes_them(dtype: torch.dtype, deterministic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With verl's determinism, too, which switches flash-attn's off."""
+    monkeypatch.setenv("VERL_DISABLE_FLASH_ATTN_CE", deterministic)
+    taken: list[int] = []
+    apply = log_probs._LogProbs.apply
+    monkeypatch.setattr(log_probs._LogProbs, "apply", lambda *args: taken.append(1) or apply(*args))
+    logits, labels = drawn(7, 11, dtype)
+    got = torch_functional.logprobs_from_logits(logits, labels)
+    assert taken == [1]
+    torch.testing.assert_close(got.double(), exact(logits, labels), rtol=1e-6, atol=2e-6)
+
+
+def test_verl_still_takes_one_token_at_a_time_without_flash_attn() -> None:
+    """Fails when ``log_probs.install`` can go, or would no longer reach the call."""
+    text = inspect.getsource(inspect.getmodule(torch_functional.masked_mean))  # type: ignore[arg-type]
+    assert "torch.stack([torch.logsumexp(logit, dim=-1) for logit in logits])" in text
+    assert "for row_logits, row_labels in zip(logits, labels, strict=True):" in text
+    assert "output = logprobs_from_logits_v2(logits, labels)" in text
+    assert "output = cross_entropy_loss(logits, labels, inplace_backward=inplace_backward)" in text
+    assert "assert isinstance(output, tuple)" in text and "return -output[0]" in text

@@ -31,21 +31,8 @@ MEMBER = "step_000001"
 #: Of the asynchronous modes: ``asynchronous.max_staleness``, and the batches that are played ahead.
 MOST, AHEAD = 1, 2
 #: The parts of the config that an audit reads; all of it takes half a second to read back.
-READ = (
-    *(
-        "run_dir",
-        "seed",
-        "games",
-        "rules",
-        "algorithm",
-        "batch_unit",
-        "branching",
-        "draw_retry",
-        "asynchronous",
-        "data",
-    ),
-    *("records", "trainer.v1", "trainer.default_local_dir"),
-)
+READ = ("run_dir", "seed", "games", "rules", "algorithm", "batch_unit", "branching", "draw_retry", "asynchronous")
+READ += ("data", "records", "trainer.v1", "trainer.default_local_dir")
 
 
 class Sampler:

@@ -1,22 +1,33 @@
-"""Games of an evaluation, made for tests."""
+"""Games, policies and engines of an evaluation, made for tests."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
+from typing import Any, cast
+
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
 
 from recipe.spiral.games import make
+from recipe.spiral.lab.evaluation.engines import Served
+from recipe.spiral.lab.evaluation.evaluation import Evaluation
 from recipe.spiral.lab.evaluation.evaluation_folder import Manifest
 from recipe.spiral.lab.evaluation.matches import GameId, Plan
 from recipe.spiral.lab.evaluation.ratings import ELO, Outcomes
-from recipe.spiral.lab.evaluation.settings import Randomness
+from recipe.spiral.lab.evaluation.settings import EngineSettings, Randomness, Settings
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.player import RandomPlayer
-from recipe.spiral.players.records import GameRecord, Result
+from recipe.spiral.players.player import Generate, Generation, RandomPlayer
+from recipe.spiral.players.records import GameRecord, Result, Tokens
+from recipe.spiral.processes.composing import RECIPE
 from tests.made import turn
 
 REWARDS: dict[Result, tuple[float, float]] = {"win": (1.0, -1.0), "draw": (0.0, 0.0), "loss": (-1.0, 1.0)}
@@ -80,3 +91,124 @@ def planted(
                 drawn = Counter(rng.choices((0, 1, 2), weights, k=n))
                 found[first, second, game] = (drawn[0], drawn[1], drawn[2])
     return found
+
+
+# -- models, tokenizers and engines without vLLM: the model is its prompt's text and the seed --------------------------
+
+END = 0
+
+
+def tensors(file: Path, value: int = 1) -> None:
+    """A safetensors file of one tensor."""
+    header = json.dumps({"w": {"dtype": "U8", "shape": [64], "data_offsets": [0, 64]}}).encode()
+    file.write_bytes(len(header).to_bytes(8, "little") + header + bytes([value]) * 64)
+
+
+def model(folder: Path, value: int = 1) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text("{}")
+    tensors(folder / "model.safetensors", value)
+    return folder
+
+
+def adapter(folder: Path, base: object = None, value: int = 1, rank: int = 8) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {"r": rank, "base_model_name_or_path": None if base is None else str(base)}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    tensors(folder / "adapter_model.safetensors", value)
+    return folder
+
+
+class Characters:
+    """A tokenizer whose tokens are characters."""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return [ord(character) for character in text]
+
+    def apply_chat_template(self, conversation: Sequence[dict[str, str]], **kwargs: Any) -> list[int]:
+        return self.encode("\n".join(message["content"] for message in conversation))
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        return "".join(chr(token) for token in ids if token != END)
+
+
+class Fakes:
+    """Starts engines, and keeps what happens to them.
+
+    Args:
+        fail_after: responses after which ``error`` is raised; None: never.
+        fitting: whether an engine can become another model.
+    """
+
+    def __init__(self, fail_after: int | None = None, error: BaseException | None = None, fitting: bool = True) -> None:
+        self.fail_after, self.error, self.fitting = fail_after, error, fitting
+        self.events: list[tuple[str, str]] = []
+        self.running: list[FakeEngine] = []
+        self.most = self.responses = 0
+        self.shares: set[int] = set()
+
+    def __call__(self, served: Served, engines: int) -> FakeEngine:
+        self.events.append(("start", served.model.name))
+        self.shares.add(engines)
+        engine = FakeEngine(self, served.model, served.adapters)
+        self.running.append(engine)
+        self.most = max(self.most, len(self.running))
+        return engine
+
+
+class FakeEngine:
+    """Answers any prompt with one of the actions that it finds there, drawn by the seed."""
+
+    def __init__(self, fakes: Fakes, model: Path, adapters: tuple[Path, ...]) -> None:
+        self.fakes, self.model, self.adapters = fakes, model, adapters
+        self.asked: list[tuple[str, Path | None]] = []
+
+    def generate_as(self, name: str, adapter: Path | None = None) -> Generate:
+        assert adapter is None or adapter in self.adapters
+        of = self.model
+
+        async def generate(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
+            assert self in self.fakes.running and self.model == of, "another model answers"
+            self.fakes.responses += 1
+            if self.fakes.fail_after is not None and self.fakes.responses > self.fakes.fail_after:
+                assert self.fakes.error is not None
+                raise self.fakes.error
+            prompt = "".join(map(chr, prompt_ids))
+            actions = re.findall(r"\[(?:[0-8]|bet|check|call|fold)\]", prompt) or ["[0]"]
+            text = f"\\boxed{{{random.Random(sampling['seed']).choice(actions)}}}"
+            return Generation(Tokens(prompt_ids, [*map(ord, text), END], None, None, name), False)
+
+        return generate
+
+    def fits(self, other: Served) -> bool:
+        return self.fakes.fitting and not self.adapters and not other.adapters
+
+    async def become(self, other: Served) -> None:
+        self.fakes.events.append(("load", other.model.name))
+        self.model = other.model
+
+    def close(self) -> None:
+        self.fakes.events.append(("close", self.model.name))
+        self.fakes.running.remove(self)
+
+
+def composed(*overrides: str) -> DictConfig:
+    """The config of an evaluation, as the entry composes it."""
+    with initialize_config_dir(str(RECIPE / "config"), version_base=None):
+        return compose("eval", [*overrides, "engine=cpu"])
+
+
+def engine_settings(**more: Any) -> EngineSettings:
+    """As on a CPU, but for these."""
+    made = cast(EngineSettings, OmegaConf.to_object(composed().engine))
+    return replace(made, **{"dtype": "auto", "modules": [], "vllm": {}, **more})
+
+
+def settings(folder: Path, *overrides: str) -> Settings:
+    """Few games of policies without weights, unless overrides say otherwise."""
+    few = ["games_per_role=3", "exploitability.games=[]", "optimality.games=[]", "games=[TicTacToe]"]
+    return Settings.from_config(composed(f"eval_dir={folder}/evaluation", *few, *overrides))
+
+
+def evaluation(folder: Path, fakes: Fakes, *overrides: str) -> Evaluation:
+    return Evaluation(settings(folder, *overrides), fakes, lambda line: None)

@@ -23,7 +23,7 @@ from recipe.spiral.lab.graders.grading import Verdict
 from recipe.spiral.lab.graders.question import Question
 from recipe.spiral.players.player import Generation
 from recipe.spiral.players.records import Tokens
-from tests.lab.evaluation.made_policies import Characters, settings
+from tests.lab.evaluation.made import Characters, settings
 
 MMLU = [
     {"question_id": number, "question": f"Which, {number}?", "options": ["red", "green"], "answer": "B"}
@@ -76,20 +76,6 @@ def test_a_missing_file_says_what_to_put_where(tmp_path: Path) -> None:
     with pytest.raises(ValueError) as told:
         load("gpqa", tmp_path)
     assert "gpqa.jsonl" in str(told.value) and str(tmp_path) in str(told.value)
-
-
-def test_the_hub_is_asked_for_what_the_catalog_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    datasets = pytest.importorskip("datasets")
-    asked: list[Any] = []
-
-    def hub(*args: Any, **kwargs: Any) -> list[dict[str, Any]]:
-        asked.append((args, kwargs))
-        return [{"question": "Solve.", "final_answer": ["1"]}]
-
-    monkeypatch.setattr(datasets, "load_dataset", hub)
-    (question,) = load("olympiadbench")
-    assert question.answer == "1"
-    assert asked == [(("Hothan/OlympiadBench", "OE_TO_maths_en_COMP"), {"split": "train"})]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from recipe.spiral.lab.evaluation.engines import (
     models_of,
 )
 from recipe.spiral.lab.evaluation.policies import Policy
-from tests.lab.evaluation.made_policies import Fakes, adapter, engine_settings
+from tests.lab.evaluation.made import Fakes, adapter, engine_settings
 
 PATHS = [Path(f"/models/m{number}") for number in range(8)]
 

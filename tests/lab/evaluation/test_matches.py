@@ -14,8 +14,7 @@ from recipe.spiral.lab.evaluation.matches import plan as planned
 from recipe.spiral.lab.evaluation.policies import Policy
 from recipe.spiral.lab.evaluation.settings import Randomness
 from recipe.spiral.match import Rules
-from tests.lab.evaluation.made import at_random, game_of, manifest, plan
-from tests.lab.evaluation.made_policies import settings
+from tests.lab.evaluation.made import at_random, game_of, manifest, plan, settings
 from tests.made import record
 
 

@@ -12,17 +12,12 @@ import torch
 from recipe.spiral.lab.evaluation import matches, policy_weights
 from recipe.spiral.lab.evaluation import policy_entries as entries
 from recipe.spiral.lab.evaluation.engines import Served, arguments
-from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
-from recipe.spiral.lab.evaluation.exploitability.policy_table import read_scores
 from recipe.spiral.lab.evaluation.matches import Seating
 from recipe.spiral.lab.evaluation.policies import Asked, Policy
 from recipe.spiral.lab.evaluation.policy_entries import parse
-from recipe.spiral.lab.evaluation.policy_weights import Scorer, load, of_model
+from recipe.spiral.lab.evaluation.policy_weights import load
 from recipe.spiral.lab.models import EMBEDDED
-from recipe.spiral.players.prompts import encoder
-from recipe.spiral.rollouts.end_tokens import end_tokens
-from tests.lab.evaluation.made_policies import adapter, engine_settings, model, settings
-from tests.made_checkpoints import small_model
+from tests.lab.evaluation.made import adapter, engine_settings, model, settings
 from tests.made_configs import config
 from tests.players import chat_forms
 
@@ -179,21 +174,6 @@ def test_no_name_breaks_a_table(tmp_path: Path) -> None:
     assert len(set(names)) == 2 and "".join(names).isprintable()
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    small_model(folder, tie=False, dtype="float32")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def scored(folder: Path) -> tuple[Any, Any, Any, frozenset[int]]:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    return load(folder), tokenizer, encoder(tokenizer, "chat", "state"), end_tokens(folder)
-
-
 @pytest.mark.parametrize(
     ("stored", "card", "dtype"),
     [
@@ -219,10 +199,3 @@ def test_scores_are_computed_in_what_vllm_plays_in(
     load(tmp_path)
     assert given == [dtype] == [arguments(Served(tmp_path), 8, engine_settings())["dtype"]]
     assert arguments(Served(tmp_path), 8, engine_settings(dtype="float32"))["dtype"] == "float32"
-
-
-def test_a_policy_is_read(scored: tuple[Any, Any, Any, frozenset[int]]) -> None:
-    model, tokenizer, encode, ends = scored
-    scorer = Scorer(tokenizer, encode, of_model(model, tuple(ends), 1.0, 100))
-    reading = read_scores(game_tree("KuhnPoker"), scorer)
-    assert reading.table.shape == (12, 2) and (reading.table > 0).all() and (reading.illegal > 0).all()

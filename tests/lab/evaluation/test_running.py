@@ -1,10 +1,13 @@
-"""Whole evaluations, with engines that are none: what is played, what a kill leaves, and what is refused."""
+"""Whole evaluations, with engines that are none: what is played, what a kill leaves, what is refused, how it ends."""
 
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,16 +15,19 @@ from typing import Any
 import pytest
 
 from recipe.spiral.games import GameFailure
+from recipe.spiral.lab import own_command
+from recipe.spiral.lab.evaluation import command as main_eval
 from recipe.spiral.lab.evaluation import evaluation as running
 from recipe.spiral.lab.evaluation import matches
-from recipe.spiral.lab.evaluation.engines import EngineFailure
-from recipe.spiral.lab.evaluation.evaluation import NothingPlayed
+from recipe.spiral.lab.evaluation.engines import EngineFailure, UnfitArguments
+from recipe.spiral.lab.evaluation.evaluation import Evaluation, NothingPlayed
 from recipe.spiral.lab.evaluation.evaluation_folder import OtherEvaluation, read_games
 from recipe.spiral.lab.evaluation.exploitability import nash_conv
 from recipe.spiral.lab.evaluation.matches import GameId
 from recipe.spiral.lab.opponents.api_player import NotAsked
 from recipe.spiral.players.player import PlayerFailure, Position, RandomPlayer, Response
-from tests.lab.evaluation.made_policies import Characters, Fakes, evaluation, model, settings, tensors
+from recipe.spiral.processes import launch
+from tests.lab.evaluation.made import Characters, Fakes, composed, evaluation, model, settings, tensors
 
 
 class Killed(BaseException):
@@ -250,3 +256,78 @@ def test_lengths_are_the_policies_longest_unless_told(tmp_path: Path) -> None:
     assert (made.max_prompt_length, made.max_response_length, made.max_model_len) == (330, 30, 360)
     told = evaluation(tmp_path, Fakes(), policies, "data.max_response_length=7").settings
     assert (told.max_prompt_length, told.max_response_length) == (330, 7)
+
+
+# -- the entry: exit statuses and last lines ---------------------------------------------------------------------------
+
+FEW = ["policies=[random]", "opponents=[perfect]", "games_per_role=2", "games=[TicTacToe]"]
+FEW += ["exploitability.games=[]", "optimality.games=[]"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_else_is_ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process is pytest's: its children and signals are left alone."""
+
+    @contextmanager
+    def clean_run(folder: Path, setting: str) -> Iterator[None]:
+        folder.mkdir(parents=True, exist_ok=True)
+        with own_command.only_one(folder, setting):
+            yield
+
+    monkeypatch.setattr(own_command, "clean_run", clean_run)
+    monkeypatch.setattr(launch, "set_environment", lambda variables: None)
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def status_of(tmp_path: Path, *overrides: str) -> int:
+    return main_eval.run(composed(f"eval_dir={tmp_path}/evaluation", *FEW, *overrides))
+
+
+def test_it_plays_and_says_how_it_went(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "random in TicTacToe: " in said and f"results: {tmp_path}/evaluation/results.json" in said
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["games=[Chess]", "policies=[/no/such]", "games_per_role=0", "verbose=5x", "engine.secnds=1", "seed=x", "follow=3"],
+)
+def test_a_bad_config_is_one_line_and_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, override: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["main_eval", f"eval_dir={tmp_path}/evaluation", *FEW, override])
+    with pytest.raises(SystemExit) as end:
+        main_eval.main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert end.value.code == 2 and override.partition("=")[0].split(".")[-1] in line
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (EngineFailure("vLLM's processes ended"), 1, "what was played is kept"),
+        (OSError(28, "No space left on device", "/f"), 1, "what was played is kept"),
+        (UnfitArguments("vLLM has no nope"), 2, "spiral: vLLM has no nope"),
+        (NothingPlayed("no game was played"), 1, "spiral: no game was played"),
+        (NotAsked("no more"), 1, "no more; what was played is kept"),
+        (KeyboardInterrupt("SIGTERM"), 130, "interrupted by SIGTERM; the same command goes on"),
+        (ValueError("a bug"), 1, "ValueError: a bug"),
+    ],
+)
+def test_how_it_ends(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    status: int,
+    told: str,
+) -> None:
+    def fail(self: Any) -> str:
+        raise error
+
+    monkeypatch.setattr(Evaluation, "run", fail)
+    assert status_of(tmp_path) == status
+    assert told in capsys.readouterr().err.splitlines()[-1]

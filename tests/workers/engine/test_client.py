@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,11 +14,36 @@ from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral.workers.engine import client as clients
-from recipe.spiral.workers.engine.client import GameClient, Line, ResumingClient, WrongWeights
-from tests.workers.engine.fakes import Streaming
+from recipe.spiral.workers.engine.client import Ended, GameClient, Line, Request, ResumingClient, WrongWeights
+from recipe.spiral.workers.engine.vllm import VLLMServer
 
 CONFIG = OmegaConf.create({"actor_rollout_ref": {"rollout": {"full_determinism": False, "name": "vllm"}}})
 SAMPLING = {"max_tokens": 3}
+
+
+class Streaming:
+    """A server's handle with ``generate_many`` as Ray streams it.
+
+    Args:
+        generate: gives the answer to one request.
+        dies: whether the server ends after its first answers.
+    """
+
+    def __init__(self, generate: Callable[..., Awaitable[TokenOutput]], dies: bool = False) -> None:
+        self.calls: list[int] = []
+        self.dies = dies
+        self._generate = generate
+        self.generate_many = SimpleNamespace(options=lambda num_returns: SimpleNamespace(remote=self._stream))
+
+    async def _stream(self, requests: Sequence[Request]) -> AsyncIterator[Awaitable[Ended]]:
+        self.calls.append(len(requests))
+        server: Any = SimpleNamespace(answer=self._generate)
+        async for ended in VLLMServer.generate_many(server, requests):
+            future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+            future.set_result(ended)
+            yield future
+            if self.dies:
+                raise RuntimeError("the actor died")
 
 
 async def echo(prompt_ids: list[int]) -> TokenOutput:
@@ -216,20 +241,6 @@ def test_a_response_in_one_part_is_verls(monkeypatch: pytest.MonkeyPatch) -> Non
     ask(monkeypatch, server)
     assert server.asked[0]["sampling_params"]["seed"] == 5
     assert server.asked[0]["prompt_ids"] == [1, 2, 3]
-
-
-def test_the_seed_depends_on_the_games_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds = []
-    for _ in range(2):
-        server = Server((4, "aborted"), (1, "completed"))
-        ask(monkeypatch, server)
-        seeds.append(server.asked[1]["sampling_params"]["seed"])
-    assert seeds[0] == seeds[1]
-
-
-def test_a_part_that_goes_directly_may_be_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server((3, "completed"))
-    ask(monkeypatch, server)
     assert server.asked[0]["whole"] is False, "verl breaks off what has given its first output"
     assert None not in server.asked[0].values(), "verl's clients name pictures that there are none of"
 
