@@ -28,6 +28,11 @@ MEAN = f"{KL} ref_update_freq=1 ref_update_rate=0.1"
             "algorithm.adv_estimator=grpo_role data.games_per_start=8",
             "data.games_per_start",
         ),
+        (
+            "algorithm.rollout_correction.bypass_mode=true algorithm.rollout_correction.rollout_is=token",
+            "algorithm.rollout_correction.bypass_mode=false algorithm.rollout_correction.rollout_is=token",
+            "algorithm.rollout_correction.rollout_is",
+        ),
         ("actor_rollout_ref.rollout.n=8", "", r"actor_rollout_ref\.rollout\.n"),
         ("ref_update_freq=1", f"ref_update_freq=1 {KL}", "ref_update_freq"),
         (f"{MEAN} {REF}.fsdp_config.model_dtype=bf16", MEAN, "model_dtype"),

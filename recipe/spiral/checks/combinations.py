@@ -81,6 +81,13 @@ def advantages(config: DictConfig) -> Iterator[str]:
         yield f"{setting}={same}: algorithm.adv_estimator=grpo_role compares games from the same start; take 8"
     if config.batch_unit == "turns" and starts > 1:
         yield f"data.games_per_start={starts}: a batch of turns may end within the games of one start"
+    correction = config.algorithm.rollout_correction
+    for setting in ("rollout_is", "rollout_rs"):
+        if correction.bypass_mode and correction[setting] is not None:
+            yield (
+                f"algorithm.rollout_correction.{setting}={correction[setting]}: does nothing with bypass_mode=true, "
+                "which has no log-probabilities of the trainer's own"
+            )
     for setting, why in _OTHERS.items():
         if OmegaConf.select(config, setting):
             yield f"{setting}=true: {why}"

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import fmean, variance
 from typing import Any
 
@@ -67,7 +68,8 @@ def load_questions(settings: Benchmarks) -> list[Question]:
     if settings.names:
         check_installed("benchmarks.names")
     names = dict.fromkeys(settings.names)
-    return [question for name in names for question in load(name, settings.path, settings.limit)]
+    path = None if settings.path is None else Path(settings.path)
+    return [question for name in names for question in load(name, path, settings.limit)]
 
 
 class Answers:

@@ -72,8 +72,8 @@ def run(config: DictConfig) -> int:
     from .evaluation_folder import OtherEvaluation
 
     try:
-        print(f"evaluation: {settings.eval_dir}", flush=True)
-        with clean_run(settings.eval_dir, "eval_dir"):
+        print(f"evaluation: {settings.folder}", flush=True)
+        with clean_run(settings.folder, "eval_dir"):
             try:
                 evaluation = Evaluation(settings, show=lambda line: tqdm.write(visible(line)))
             except (ValueError, ImportError) as error:

@@ -111,10 +111,10 @@ class Evaluation:
         settings = self.settings
         identities = {policy.name: policy.identity for policy in self.known.values()}
         manifest = Manifest(settings.seed, settings.randomness, identities, settings.decisive())
-        with EvaluationFolder(settings.eval_dir, manifest) as self._folder:
+        with EvaluationFolder(settings.folder, manifest) as self._folder:
             for note in self.notes:
                 self.show(note)
-            for record in read_games(settings.eval_dir):
+            for record in read_games(settings.folder):
                 self._count(record)
             self.measuring.read(self._folder.tables)
             for policy in self.asked:
@@ -211,7 +211,7 @@ class Evaluation:
             "benchmarks": self._judged(),
             "notes": [*self.notes, *self._given_up()],
         }
-        return write_results(settings.eval_dir, self._folder.manifest, [each.name for each in self.policies], figures)
+        return write_results(settings.folder, self._folder.manifest, [each.name for each in self.policies], figures)
 
     def _judged(self) -> dict[str, list[Row]]:
         """The benchmarks' figures, by policy."""

@@ -157,7 +157,7 @@ class Seating:
         policy, settings = self._policies[name], self._settings
         if policy.model is None:
             if name not in self._fixed:  # one player for all games: an endpoint's connections and budget are its own
-                self._fixed[name] = make_player(policy.kind, policy.settings, name, run_dir=str(settings.eval_dir))
+                self._fixed[name] = make_player(policy.kind, policy.settings, name, run_dir=str(settings.folder))
             return self._fixed[name]
         tokenizer = self.tokenizer(policy)
         player = PolicyPlayer(

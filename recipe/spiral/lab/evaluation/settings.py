@@ -67,7 +67,7 @@ class ExactMetric:
 @dataclass
 class Benchmarks:
     names: list[str]
-    path: Path | None
+    path: str | None
     template: str | None
     sampling: Sampling
     limit: int | None = within(1)
@@ -99,8 +99,8 @@ class Settings:
     games: list[str]
     randomness: Randomness
     anchor: str | None
-    eval_dir: Path
-    cache_dir: Path | None
+    eval_dir: str
+    cache_dir: str | None
     rules: RulesSection
     prompt: Prompt
     data: Data
@@ -131,9 +131,8 @@ class Settings:
         return settings
 
     def _check(self) -> None:
-        self.eval_dir = self.eval_dir.expanduser().absolute()
-        if config_file(self.eval_dir).is_file():
-            raise ValueError(f"eval_dir={self.eval_dir}: is a run's folder; give another, such as {self.eval_dir}-eval")
+        if config_file(self.folder).is_file():
+            raise ValueError(f"eval_dir={self.folder}: is a run's folder; give another, such as {self.folder}-eval")
         self.games = [resolve(game) for game in self.games]
         known = {"exploitability": EXPLOITABILITY_GAMES, "optimality": OPTIMALITY_GAMES}
         cut = self.sampling.top_p != 1 or self.sampling.top_k > 0 or not self.sampling.temperature > 0
@@ -163,9 +162,14 @@ class Settings:
         return {"exploitability": self.exploitability, "optimality": self.optimality}
 
     @property
+    def folder(self) -> Path:
+        """The evaluation's."""
+        return Path(self.eval_dir).expanduser().absolute()
+
+    @property
     def cache(self) -> Path:
         """Where checkpoints are exported to."""
-        return self.cache_dir or self.eval_dir.with_name(f"{self.eval_dir.name}-weights")
+        return Path(self.cache_dir) if self.cache_dir else self.folder.with_name(f"{self.folder.name}-weights")
 
     def with_lengths(self, known: Iterable[tuple[int, int]]) -> Settings:
         """With the longest of the policies' lengths, in tokens, where the config leaves a length to them."""

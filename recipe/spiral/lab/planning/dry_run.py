@@ -52,8 +52,8 @@ def _lines(config: DictConfig, choices: Mapping[str, str]) -> Iterator[str]:
 
 
 def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[str, Any]]:
-    """Each setting whose value is not the default of the chosen groups, by its whole name, without what follows from
-    the others."""
+    """Each setting whose value is neither the default of the chosen groups nor follows from the others, by its whole
+    name."""
     running = Singleton.get_state()  # Hydra composes one config at a time: the program's own is put aside
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(RECIPE / "config"), version_base=None):
@@ -63,8 +63,12 @@ def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[st
     settle(default)
     settled, now = (_values(each) for each in (default, config))
     follows = {name for name, value in settled.items() if name in written and value != written[name]}
-    changed = [(name, value) for name, value in now.items() if name not in settled or settled[name] != value]
-    return [(name, value) for name, value in changed if name not in follows | _OWN]
+    again = config.copy()
+    for name in follows:
+        OmegaConf.update(again, name, written[name], force_add=True)
+    settle(again)
+    expected = settled | {name: value for name, value in _values(again).items() if name in follows}
+    return [(name, value) for name, value in now.items() if expected.get(name, ...) != value and name not in _OWN]
 
 
 def _values(config: DictConfig) -> dict[str, Any]:
