@@ -224,7 +224,7 @@ OTHERS = """
 
 class Hashed(Pennies):
     def observation(self, player: int) -> str:
-        return super().observation(player) + str(sorted(("a", "b", "c", "d"), key=hash))
+        return super().observation(player) + str(sorted("abcdefghijkl", key=hash))
 
 
 class Undeclared(Pennies):
