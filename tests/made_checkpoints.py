@@ -92,11 +92,7 @@ def save_run(run: Path, kind: str) -> None:
         optimizer=optimizer,
         lr_scheduler=torch.optim.lr_scheduler.ConstantLR(optimizer),
         processing_class=AutoTokenizer.from_pretrained(original),
-        checkpoint_config={
-            "save_contents": contents,
-            "load_contents": contents,
-            "save_lora_only": kind == "lora_only",
-        },
+        checkpoint_config={"save_contents": contents, "load_contents": contents, "save_lora_only": kind == "lora_only"},
     )
     manager.save_checkpoint(str(folder / "actor"), global_step=STEP)
     if dist.get_rank() == 0:

@@ -28,6 +28,7 @@ from recipe.spiral.opponents.model_files import unfit
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.storage.run_files import load_config, setting
 from tests.games.playouts import PENNIES
+from tests.lab.audit import recorded_runs
 from tests.made_runs import write_run
 
 GAME = "outputs.code:Pennies"
@@ -62,29 +63,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-#: What the audit reads of a run's config.
-CONFIG = f"""\
-seed: 7
-games: [{{id: {GAME}, template: qwen3}}, KuhnPoker]
-batch_unit: games
-branching: {{states: 0, continuations: 1}}
-draw_retry: {{enabled: false, max_retries: 1}}
-asynchronous: {{max_staleness: null, on_stale: drop}}
-data: {{train_batch_size: 16, games_per_start: 1, custom_cls: {{name: GameDataset}}}}
-rules: {{illegal_rewards: [-1.5, 0.5], truncated: illegal, turn_cap: null}}
-records: {{every: 1, tokens: true}}
-trainer: {{resume_mode: auto, v1: {{trainer_mode: sync}}}}
-algorithm:
-  adv_estimator: rae
-  gamma: 1.0
-  reward_scale: 1.0
-  filter_draws: false
-  filter_zero_advantages: false
-  use_kl_in_reward: false
-  norm_adv_by_std_in_grpo: true
-  rollout_correction: {{rollout_rs: null}}
-  rae: {{baseline: true, decay: 0.95, initial: 0.0, update: game, by_opponent: true}}
-"""
+def config(place: Path) -> str:
+    """A run's, which names the module."""
+    made = recorded_runs.config(place, "data.train_batch_size=16", "seed=7")
+    made.games = [{"id": GAME, "template": "qwen3"}, "KuhnPoker"]
+    return OmegaConf.to_yaml(made)
 
 
 def test_the_report_names_a_folders_own_games_and_runs_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,7 +82,7 @@ def test_the_report_names_a_folders_own_games_and_runs_none(place: Path, capsys:
 
 
 def test_the_audit_counts_a_folders_own_games_and_runs_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (place / "outputs" / "run" / "config.yaml").write_text(CONFIG)
+    (place / "outputs" / "run" / "config.yaml").write_text(config(place))
     audit([str(place / "outputs" / "run")])
     assert not (place / RAN).exists()
     advice = f"a folder's own code is not imported; if you trust it, allow the game by --game {GAME}"
@@ -109,7 +92,7 @@ def test_the_audit_counts_a_folders_own_games_and_runs_none(place: Path, capsys:
 
 
 def test_evaluation_and_resuming_take_what_a_config_says_of_a_game_and_run_none(place: Path) -> None:
-    (place / "outputs" / "run" / "config.yaml").write_text(CONFIG)
+    (place / "outputs" / "run" / "config.yaml").write_text(config(place))
     run_of(place / "outputs" / "run")
     load_config(place / "outputs" / "run" / "config.yaml")  # as a start sees it that goes on from the run
     assert not (place / RAN).exists()
@@ -126,10 +109,7 @@ def test_a_models_own_code_is_not_run_and_nobody_is_asked(place: Path, monkeypat
         file.write_text(json.dumps({**json.loads(file.read_text()), **own, "auto_map": code}))
     asked: list[str] = []
     monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "y")
-    for read in (
-        *(read_tokenizer, end_tokens, partial(end_tokens, tokenizer_eos=1), load),
-        partial(unfit, model),
-    ):
+    for read in (*(read_tokenizer, end_tokens, partial(end_tokens, tokenizer_eos=1), load), partial(unfit, model)):
         with suppress(ValueError):
             read(model)
     assert not asked and not (place / RAN).exists()
@@ -161,7 +141,7 @@ def test_what_a_config_asks_of_the_readers_environment_is_missing(
     shown = ("trainer.experiment_name", "trainer.project_name", "prompt.template", "actor_rollout_ref.model.path")
     shown = (*shown, "data.apply_chat_template_kwargs.x", "trainer.default_local_dir")
     for keys in (shown, ("rules.truncated",), ("seed",), ("games",)):
-        settings = OmegaConf.create({**yaml.safe_load(CONFIG), **helpers})
+        settings = OmegaConf.create({**yaml.safe_load(config(place)), **helpers})
         for key in keys:
             OmegaConf.update(settings, key, asking, force_add=True)
         (run / "config.yaml").write_text(OmegaConf.to_yaml(settings))

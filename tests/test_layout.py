@@ -1,5 +1,4 @@
-"""How the recipe's rooms depend on each other: imports run one way, the lower rooms need no framework, and the core
-imports neither ``lab`` nor ``spin``.
+"""How the recipe's rooms depend on each other: imports run one way, and the core imports neither ``lab`` nor ``spin``.
 
 Read from the files' imports, those inside functions included; what is imported for type checking only counts as well.
 """
@@ -9,20 +8,7 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 RECIPE = Path(__file__).resolve().parents[1] / "recipe" / "spiral"
-#: verl's world; torch is verl's, too.
-FRAMEWORKS = {"verl", "ray", "vllm", "transfer_queue", "tensordict"}
-#: Rooms, or files of one, that are read, tested and benchmarked without it. For those with True, neither torch nor
-#: transformers is needed.
-PURE = {
-    **dict.fromkeys(("games", "players", "match", "storage"), True),
-    **{f"processes.{name}": True for name in ("cluster", "composing", "interrupts", "launch")},
-    **{f"processes.{name}": True for name in ("starting", "terminal", "run_log")},
-    "opponents": False,
-    "rae": False,
-}
 #: Not the core. Either may be deleted.
 ADDED = {"lab", "spin"}
 
@@ -75,20 +61,6 @@ def test_files_depend_on_each_other_in_one_direction() -> None:
         if file.name != "__init__.py":
             needs[".".join(parts(file))] = {".".join(path) for path in imported(file) if path[:1] != [""]}
     tuple(TopologicalSorter(needs).static_order())
-
-
-@pytest.mark.parametrize("name", PURE)
-def test_lower_rooms_need_no_framework(name: str) -> None:
-    forbidden = FRAMEWORKS | ({"torch", "transformers"} if PURE[name] else set())
-    of_it = [file for file in files() if f"{'.'.join(parts(file))}.".startswith(f"{name}.")]
-    assert of_it
-    found = [
-        f"{file.relative_to(RECIPE)}: {path[1]}"
-        for file in of_it
-        for path in imported(file)
-        if path[0] == "" and path[1] in forbidden
-    ]
-    assert not found
 
 
 # -- the core, without lab and spin ------------------------------------------------------------------------------------

@@ -178,36 +178,6 @@ def matches(model: Any, turns: Sequence[Tokens]) -> list[list[bool]]:
     return found
 
 
-@pytest.mark.full
-def test_members_stay_for_their_games_and_answer_with_their_own_weights(
-    tmp_path: Path, model: Path, runs: Runs
-) -> None:
-    """Each step has a new member, with engines of their own, and two batches are played ahead."""
-    run = runs.train(
-        tmp_path / "run",
-        *asynchronous(model, "colocate_async", "fsp.enabled=true", "fsp.update_interval=1", "fsp.size=2"),
-        "trainer.v1.colocate_async.num_warmup_batches=2",
-        "opponents=[{kind: random, share: 0.1}]",
-    )
-    assert audit([str(run.run_dir)]) == 0
-    records = [record for records in steps_of(run.run_dir).values() for record in records]
-    against = [record for record in records if record.opponent == "pool"]
-    members = {name for record in against for name in record.players} - {"policy"}
-    assert len(members) >= 2 and any(record.opponent == "random" for record in records)
-    scorers = {"step_000000": scorer(model)}
-    for name in members - scorers.keys():
-        step = int(name.removeprefix("step_"))
-        export(run.run_dir / f"checkpoints/global_step_{step}", tmp_path / name)
-        scorers[name] = scorer(tmp_path / name)
-    for record in against:
-        for turn in record.turns:
-            if turn.player not in record.trainable:
-                assert turn.tokens is not None and turn.tokens.answered_by == record.players[turn.player]
-                assert turn.advantage is None
-                if turn.tokens.log_probs is not None:
-                    assert all(*matches(scorers[turn.tokens.answered_by], [turn.tokens]))
-
-
 def test_stale_games_are_dropped_and_named(tmp_path: Path, model: Path, runs: Runs) -> None:
     """Two batches are played ahead, and no turn may be older than the version before the last."""
     runs.train(

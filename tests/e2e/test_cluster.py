@@ -80,10 +80,7 @@ def test_a_killed_run_goes_on_in_the_same_cluster(tmp_path: Path, model: Path, r
 
 @pytest.mark.parametrize(
     ("cluster", "overrides"),
-    [
-        (1, (*LORA, "fsp.initial=[base]")),
-        (2, ("opponent_engine.devices=own",)),
-    ],
+    [(1, (*LORA, "fsp.initial=[base]")), (2, ("opponent_engine.devices=own",))],
     ids=["LoRA", "opponents on devices of their own"],
     indirect=["cluster"],
 )

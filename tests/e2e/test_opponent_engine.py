@@ -186,18 +186,6 @@ def test_weights_that_do_not_fit_are_refused(
     assert engines.answers("a", slots["a"][0]) == of_folder(members["a"], engines.prompts)
 
 
-def test_a_tied_output_layer_may_be_in_the_folder(
-    engines: Engines, members: Mapping[str, Path], tmp_path: Path
-) -> None:
-    folder = tmp_path / "with-head"
-    shutil.copytree(members["b"], folder)
-    weights = load_file(folder / "model.safetensors")
-    weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    slots = engines.opponents.load({"b with its head": folder})
-    assert engines.answers("b with its head", slots["b with its head"][0]) == of_folder(members["b"], engines.prompts)
-
-
 # -- LoRA --------------------------------------------------------------------------------------------------------------
 
 

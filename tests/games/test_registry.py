@@ -58,26 +58,6 @@ def test_importing_the_games_loads_nothing_heavy() -> None:
     assert ran.stdout.split() == []
 
 
-WITHOUT_EXTRAS = """
-import sys
-for name in ("spellchecker", "textarena", "nltk"):
-    sys.modules[name] = None
-from recipe.spiral.games import make
-for game_id in ("WordChains", "SpellingBee", "textarena:Nim-v0"):
-    try:
-        make(game_id, 0)
-    except ImportError as error:
-        print(error)
-"""
-
-
-def test_a_missing_package_is_named_with_what_brings_it() -> None:
-    run = subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS], capture_output=True, text=True, check=True)
-    lines = run.stdout.splitlines()
-    assert ["pip install pyspellchecker" in line for line in lines] == [True, True, False]
-    assert "textarena:Nim-v0 needs TextArena: pip install textarena==0.7.4" in lines[2]
-
-
 Write = Callable[[str, str], None]
 
 

@@ -55,8 +55,7 @@ def test_the_opponents_turn_is_what_it_played_on_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "action"),
-    [("[0 2]", "[0 2]"), ("0 2", "[0 2]"), ("[0 2] then [1 1]", None), ("", None), ("\x00", None)],
+    ("text", "action"), [("[0 2]", "[0 2]"), ("0 2", "[0 2]"), ("[0 2] then [1 1]", None), ("", None), ("\x00", None)]
 )
 def test_brackets_are_added_and_two_actions_not_guessed_at(text: str, action: str | None) -> None:
     assert make("textarena:Nim-v0", 0).parse(text) == action

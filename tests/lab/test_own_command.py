@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,13 +43,6 @@ def test_a_mistake_is_one_line(parser: Arguments, capsys: pytest.CaptureFixture[
     )
 
 
-def test_numbers_have_ranges() -> None:
-    assert [within(int, 1, 3)(text) for text in "123"] == [1, 2, 3]
-    for kind, text in ((int, "0"), (int, "4"), (int, "1.5"), (int, ""), (float, "nan"), (float, "inf"), (float, "-1")):
-        with pytest.raises(ArgumentTypeError, match=rf"^{text}: must be a (whole )?number from 1 to 3$"):
-            within(kind, 1, 3)(text)
-
-
 def test_a_signal_is_one_line() -> None:
     program = """
 import os, signal
@@ -74,10 +66,7 @@ def test_no_child_outlives_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("command", "arguments"),
-    [
-        (play, ["TicTacToe", "random", "--save", "{}"]),
-        (audit, ["run", "--json", "{}"]),
-    ],
+    [(play, ["TicTacToe", "random", "--save", "{}"]), (audit, ["run", "--json", "{}"])],
     ids=["play", "audit"],
 )
 def test_where_nothing_can_be_written_a_command_says_so_before_its_work(

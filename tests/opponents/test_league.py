@@ -48,10 +48,7 @@ def league(run_dir: Path, *overrides: str, opponents: Any = ()) -> League:
             "opponents": list(opponents),
             "data": {"games_per_start": 1},
             "trainer": {"v1": {"trainer_mode": "sync"}},
-            "actor_rollout_ref": {
-                "model": {"path": "model", "lora_rank": 0},
-                "rollout": {"agent": {"num_workers": 2}},
-            },
+            "actor_rollout_ref": {"model": {"path": "model", "lora_rank": 0}, "rollout": {"agent": {"num_workers": 2}}},
         }
     )
     made = League(OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides))))

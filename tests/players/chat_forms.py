@@ -51,22 +51,6 @@ FORMS: dict[str, tuple[str | None, str, str]] = {
         "{% if messages[0].role != 'system' %}<|im_start|>system\nYou help.<|im_end|>\n{% endif %}"
         f"{{% for m in messages %}}{_CHATML}{{% endfor %}}{_LAST}{{% endif %}}",
     ),
-    # has no system, and users and the model by turns
-    "gemma": (
-        "<bos>",
-        "<end_of_turn>",
-        "{{ bos_token }}{% for m in messages %}"
-        "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('no such role here') }}{% endif %}"
-        "<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n{{ m.content | trim }}<end_of_turn>\n"
-        "{% endfor %}{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}",
-    ),
-    # leaves the system's words out without a word
-    "deaf": (
-        None,
-        "</s>",
-        "{% for m in messages if m.role != 'system' %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}"
-        "{% if add_generation_prompt %}[assistant]{% endif %}",
-    ),
 }
 _TOKENS = ["<think>", "</think>", "<|im_start|>", "<|User|>", "<|Assistant|>", "<|start_header_id|>"]
 _TOKENS += ["<|end_header_id|>", "<start_of_turn>"]

@@ -72,11 +72,7 @@ def test_a_game_may_have_a_style_of_its_own_and_it_draws_no_other_games() -> Non
     }
     without = [training_row(SHARES, 5, 8, index) for index in range(20)]
     assert [{**row, "prompt": {"template": "", "style": ""}} for row in rows] == without
-    validation = {
-        "games": [{"id": "Nim", "style": "dialogue"}],
-        "games_per_role": 1,
-        "opponents": ["random"],
-    }
+    validation = {"games": [{"id": "Nim", "style": "dialogue"}], "games_per_role": 1, "opponents": ["random"]}
     assert [dataset("val", validation=validation)[index]["prompt"]["style"] for index in (0, 1)] == ["dialogue"] * 2
 
 

@@ -141,12 +141,7 @@ def by_hand(chosen: float, rejected: float, settings: DpoSettings) -> tuple[floa
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        DpoSettings(0.1),
-        DpoSettings(0.7, label_smoothing=0.2),
-        DpoSettings(0.3, "ipo"),
-        DpoSettings(0.5, "hinge"),
-    ],
+    [DpoSettings(0.1), DpoSettings(0.7, label_smoothing=0.2), DpoSettings(0.3, "ipo"), DpoSettings(0.5, "hinge")],
 )
 def test_loss_and_gradient_are_those_of_the_formula(settings: DpoSettings) -> None:
     generator = torch.Generator().manual_seed(0)

@@ -33,6 +33,7 @@ from recipe.spiral.storage.record_writer import RecordWriter
 from recipe.spiral.storage.run_files import METRICS, read_metrics
 from tests.fake_verl import Verl, trainer
 from tests.made import record
+from tests.opponents.folders import Killed
 
 
 @pytest.fixture(autouse=True)
@@ -110,10 +111,6 @@ def test_other_forms_are_refused_with_the_version_that_reads_them(tmp_path: Path
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
-
-
-class Killed(BaseException):
-    """Ends a test's save where a kill would."""
 
 
 def checkpoint(folder: CheckpointFolder, step: int) -> None:

@@ -14,15 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.storage.disk import (
-    InUse,
-    append_line,
-    is_in_use,
-    link_or_copy,
-    only_one,
-    read_json,
-    write_whole,
-)
+from recipe.spiral.storage.disk import InUse, append_line, is_in_use, link_or_copy, only_one, read_json, write_whole
 from recipe.spiral.storage.manifest import MANIFEST, changed_files, read_manifest, write_manifest
 from tests.opponents.folders import adapter, no_links, value_of
 

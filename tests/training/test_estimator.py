@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from verl.protocol import DataProto
-from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, agg_loss
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 
@@ -18,7 +14,6 @@ from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.training.credit import RAE, Filters, GroupBaselines
-from recipe.spiral.training.step import deal
 from tests.fake_queue import rows_of
 from tests.made import record, turn
 
@@ -66,55 +61,6 @@ def test_shaping_in_the_reward_is_added_as_it_is(monkeypatch: pytest.MonkeyPatch
     compute_advantage(data, adv_estimator=RAE, config={})
     expected = torch.tensor([[0.175, 0.175, 0], [0.65, 0, 0], [-0.8, -0.8, -0.8], [0, 0, 0]])
     torch.testing.assert_close(data.batch["advantages"], expected)
-
-
-_rows = st.lists(st.integers(1, 6), min_size=1, max_size=24)
-
-
-@settings(max_examples=60, deadline=None)
-@given(_rows, st.integers(1, 4), st.integers(1, 3), st.integers(0, 2**32))
-def test_the_loss_of_a_mini_batch_is_the_mean_over_its_turns(
-    lengths: list[int], mini_batches: int, ranks: int, seed: int
-) -> None:
-    """verl's loss under the worker's divisor, the mini-batch's turns on all ranks.
-
-    It is the mean of (sum over tokens / constant), however micro-batches cut the rows, and however wide the batch is.
-    """
-    rng, constant, turns = random.Random(seed), 8.0, len(lengths)
-    multiple = mini_batches * ranks
-    padded = [*lengths, *[0] * (-turns % multiple)]
-    losses = torch.randn(len(padded), 7, generator=torch.Generator().manual_seed(seed % 2**31), dtype=torch.float64)
-    mask = torch.tensor([[1] * length + [0] * (7 - length) for length in padded])
-    shares, _ = deal(padded, turns, mini_batches, ranks)
-    size = len(padded) // multiple
-    for number in range(mini_batches):
-        cells = [share[number * size : (number + 1) * size] for share in shares]
-        own = [i for cell in cells for i in cell if i < turns]
-        if not own:
-            continue
-        total = torch.zeros((), dtype=torch.float64)
-        for cell in cells:
-            for micro in _cut(cell, rng):
-                loss = agg_loss(
-                    losses[micro],
-                    mask[micro],
-                    "seq-mean-token-sum-norm",
-                    dp_size=ranks,
-                    global_batch_size=len(own),
-                    loss_scale_factor=constant,  # type: ignore[arg-type]
-                )
-                total += loss / ranks  # FSDP takes the mean of the ranks' gradients
-        torch.testing.assert_close(total, (losses * mask)[own].sum() / constant / len(own))
-
-
-def _cut(rows: list[int], rng: random.Random) -> list[list[int]]:
-    """The rows in portions of random sizes."""
-    portions = []
-    while rows:
-        size = rng.randint(1, len(rows))
-        portions.append(rows[:size])
-        rows = rows[size:]
-    return portions
 
 
 # -- GRPO --------------------------------------------------------------------------------------------------------------

@@ -9,11 +9,7 @@ import pytest
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.processes.run_log import LOG
 from recipe.spiral.training.console import WIDTH, Console
-from recipe.spiral.training.metrics import (
-    role_metrics,
-    training_metrics,
-    validation_metrics,
-)
+from recipe.spiral.training.metrics import role_metrics, training_metrics, validation_metrics
 from tests.made import counted, record, turn
 
 #: TicTacToe: player 0 wins; draws; errs at once (player 1 never moves). Player 1 is cut off in Kuhn poker.

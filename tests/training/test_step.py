@@ -147,10 +147,7 @@ def test_turns_are_spread_evenly(lengths: list[int], mini_batches: int, ranks: i
     by_mini_batch = cells(shares, turns, mini_batches)
     whole = [sorted(i for cell in ranked for i in cell) for ranked in by_mini_batch]
     assert [i for run in whole for i in run] == list(range(turns)), "the order of the games' keys"
-    for sizes in (
-        [len(run) for run in whole],
-        *([len(cell) for cell in ranked] for ranked in by_mini_batch),
-    ):
+    for sizes in ([len(run) for run in whole], *([len(cell) for cell in ranked] for ranked in by_mini_batch)):
         assert max(sizes) - min(sizes) <= 1, sizes
 
 

@@ -1,28 +1,22 @@
-"""Batches of turns: which games are launched, which are trained, and under which keys."""
+"""Batches of turns: which games are launched, and which are trained."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from torchdata.stateful_dataloader import StatefulDataLoader
-from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.players.seats import Seat
-from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts.channel import Played
-from recipe.spiral.training.launched import Launched, launch
 from recipe.spiral.training.rows import keep
 from recipe.spiral.training.step import without_surplus
 from recipe.spiral.training.sync_buffer import GameLength, TurnBuffer
@@ -107,38 +101,7 @@ def test_a_step_trains_the_fewest_whole_games_whatever_came_first(
     assert steps[0] == steps[1]
 
 
-# -- keys and the dataset's place -------------------------------------------------------------------------------------
-
-
-def fetched(games: Sequence[dict[str, Any]], step: int) -> Any:
-    """A batch as verl makes it of games that it fetches one by one."""
-    chunks = []
-    for game in games:
-        columns = collate_fn([dict(game)])
-        columns["uid"] = np.array([f"uid{game['index']}"], dtype=object)
-        chunks.append(tu.get_tensordict(columns))
-    batch = chunks[0] if len(chunks) == 1 else tu.concat_tensordict(chunks)
-    tu.assign_non_tensor_data(batch, "global_steps", step)
-    return batch
-
-
-#: All games are self-play, and nothing is spent.
-LEAGUE: Any = SimpleNamespace(seat=lambda key, game: Seat())
-
-
-def test_keys_of_turns_are_the_steps_and_without_gaps() -> None:
-    games, launched, handed_out = dataset(batch_unit="turns"), Launched(), 0
-    keys: list[GameKey] = []
-    for step, rounds in ((1, (5, 2, 1)), (2, (1,)), (3, (4, 4))):
-        for number in rounds:
-            batch = fetched([games[handed_out + i] for i in range(number)], step)
-            launch(batch, launched, LEAGUE)
-            keys += [GameKey(**key) for key in list(batch["key"])]
-            handed_out += number
-        taken = [launch.key for launch in launched.take(launched)]
-        assert [(key.step, key.index) for key in taken] == [(step, i) for i in range(sum(rounds))]
-    assert len(set(keys)) == len(keys) == handed_out == 17
-    assert {key.run_seed for key in keys} == {5}
+# -- the dataset's place -----------------------------------------------------------------------------------------------
 
 
 def test_a_resumed_dataset_goes_on_after_the_last_game_that_was_launched() -> None:

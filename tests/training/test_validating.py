@@ -64,11 +64,7 @@ def config(tmp_path: Path) -> Any:
     rollout._players.clear()
     end_tokens.cache_clear()
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [EOS]}))
-    validation = {
-        "games": ["TicTacToe", "LiarsDice"],
-        "games_per_role": 2,
-        "opponents": ["perfect", "random"],
-    }
+    validation = {"games": ["TicTacToe", "LiarsDice"], "games_per_role": 2, "opponents": ["perfect", "random"]}
     return OmegaConf.create(
         {
             "games": ["KuhnPoker"],

@@ -122,275 +122,252 @@ def test_what_we_define_is_overridden_on_purpose_or_ours_alone() -> None:
 
 
 #: Of others' functions: what stands in them, in this order; and what of ours leans on it.
-SOURCES: list[tuple[str, Any, tuple[str, ...]]] = [
+SOURCES: list[tuple[Any, ...]] = [
     (
         "the task runner",
         TASK_RUNNER.run,
-        (
-            "get_trainer_cls(config.trainer.v1.trainer_mode)",
-            "self.trainer = trainer_cls(config=config)",
-            "self.trainer.init()",
-            "self.init_agent_loop_manager()",
-            "self.trainer.fit(self.agent_loop_manager)",
-        ),
+        "get_trainer_cls(config.trainer.v1.trainer_mode)",
+        "self.trainer = trainer_cls(config=config)",
+        "self.trainer.init()",
+        "self.init_agent_loop_manager()",
+        "self.trainer.fit(self.agent_loop_manager)",
     ),
-    ("our manager", TASK_RUNNER.init_agent_loop_manager, ('get("agent_loop_manager_class")',)),
-    ("run_ppo", run_ppo, ("ray.init(", "runner = task_runner_class.remote()", "runner.run.remote(config)")),
+    ("our manager", TASK_RUNNER.init_agent_loop_manager, 'get("agent_loop_manager_class")'),
+    ("run_ppo", run_ppo, "ray.init(", "runner = task_runner_class.remote()", "runner.run.remote(config)"),
     # -- the trainer
     (
         "a step",
         PPOTrainer._step_once,
-        (
-            "self.replay_buffer.sample(",
-            "self.on_sample_end()",
-            "batch = self._balance_batch(batch, metrics=metrics)",
-            "self._compute_old_log_prob(batch",
-            "self._compute_advantage(batch, metrics=metrics)",
-            "self._update_actor(batch, metrics=metrics)",
-        ),
+        "self.replay_buffer.sample(",
+        "self.on_sample_end()",
+        "batch = self._balance_batch(batch, metrics=metrics)",
+        "self._compute_old_log_prob(batch",
+        "self._compute_advantage(batch, metrics=metrics)",
+        "self._update_actor(batch, metrics=metrics)",
     ),
     (
         "the order of a run",
         PPOTrainer.fit,
-        (
-            "self.agent_loop_manager = agent_loop_manager",
-            "self.logger = Tracking(",
-            "self._validate()",
-            "self.global_steps += 1",
-            "self._reissue_inflight_prompts()",
-            "self.on_train_begin()",
-            "self.global_steps <= self.total_training_steps:",
-            "is_last_step = self.global_steps >= self.total_training_steps",
-            "self.on_step_begin()",
-            "self.step(metrics, self.timing_raw)",
-            "self._save_checkpoint()",
-            "self.on_step_end()",
-            "self._validate()",
-            "self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps",
-            "tq.kv_clear(keys=batch.keys",
-            "self.logger.log(data=metrics",
-        ),
+        "self.agent_loop_manager = agent_loop_manager",
+        "self.logger = Tracking(",
+        "self._validate()",
+        "self.global_steps += 1",
+        "self._reissue_inflight_prompts()",
+        "self.on_train_begin()",
+        "self.global_steps <= self.total_training_steps:",
+        "is_last_step = self.global_steps >= self.total_training_steps",
+        "self.on_step_begin()",
+        "self.step(metrics, self.timing_raw)",
+        "self._save_checkpoint()",
+        "self.on_step_end()",
+        "self._validate()",
+        "self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps",
+        "tq.kv_clear(keys=batch.keys",
+        "self.logger.log(data=metrics",
     ),
     (
         "SpiralTrainer._init_resource_pool_mgr",
         PPOTrainer._setup,
-        (
-            "self._init_resource_pool_mgr()",
-            "cls=self.role_worker_mapping[actor_role]",
-            "self.actor_rollout_wg.init_model()",
-            "self._load_checkpoint()",
-        ),
+        "self._init_resource_pool_mgr()",
+        "cls=self.role_worker_mapping[actor_role]",
+        "self.actor_rollout_wg.init_model()",
+        "self._load_checkpoint()",
     ),
-    ("prepare_step", PPOTrainer.step, ("self.prepare_step()", "self._step_once(")),
-    ("games are launched", PPOTrainer._submit_batch_to_rollout, ("self.agent_loop_manager.generate_sequences(batch)",)),
+    ("prepare_step", PPOTrainer.step, "self.prepare_step()", "self._step_once("),
+    ("games are launched", PPOTrainer._submit_batch_to_rollout, "self.agent_loop_manager.generate_sequences(batch)"),
     (
         "games are launched again",
         PPOTrainer._reissue_inflight_prompts,
-        (
-            'tag.get("status") in ("pending", "running")',
-            "batch = tq.kv_batch_get(keys=inflight_uids, partition_id=partition_id)",
-            "self.agent_loop_manager.generate_sequences(batch)",
-        ),
+        'tag.get("status") in ("pending", "running")',
+        "batch = tq.kv_batch_get(keys=inflight_uids, partition_id=partition_id)",
+        "self.agent_loop_manager.generate_sequences(batch)",
     ),
     (
         "_balance_batch, in whose place ours is",
         PPOTrainer._balance_batch,
-        (
-            "worker_group._query_dispatch_info(role)",
-            "dp_size = max(dp_rank_mapping) + 1",
-            "upsample_batch_to_divisible_size(batch, batch_multiple, self.tokenizer.eos_token_id)",
-            "batch.reorder(",
-            "metrics.update(global_balance_stats)",
-            "return batch",
-        ),
+        "worker_group._query_dispatch_info(role)",
+        "dp_size = max(dp_rank_mapping) + 1",
+        "upsample_batch_to_divisible_size(batch, batch_multiple, self.tokenizer.eos_token_id)",
+        "batch.reorder(",
+        "metrics.update(global_balance_stats)",
+        "return batch",
     ),
     (
         "the estimator of advantages",
         PPOTrainer._compute_advantage,
-        (
-            'data.batch["token_level_rewards"] = data.batch["token_level_scores"]',
-            "compute_rollout_correction_and_add_to_batch(",
-            "compute_advantage_for_multi_trajectories(",
-            "adv_estimator=self.config.algorithm.adv_estimator",
-            'fields = ["advantages", "returns"]',
-            'fields.append("response_mask")',
-            "tq.kv_batch_put(keys=batch.keys",
-        ),
+        'data.batch["token_level_rewards"] = data.batch["token_level_scores"]',
+        "compute_rollout_correction_and_add_to_batch(",
+        "compute_advantage_for_multi_trajectories(",
+        "adv_estimator=self.config.algorithm.adv_estimator",
+        'fields = ["advantages", "returns"]',
+        'fields.append("response_mask")',
+        "tq.kv_batch_put(keys=batch.keys",
     ),
     (
         "the update",
         PPOTrainer._update_actor,
-        (
-            '"mini_batch_size": ppo_mini_batch_size',
-            "batch.extra_info.update(extra_info)",
-            "self.actor_rollout_wg.update_actor(batch)",
-        ),
+        '"mini_batch_size": ppo_mini_batch_size',
+        "batch.extra_info.update(extra_info)",
+        "self.actor_rollout_wg.update_actor(batch)",
     ),
     (
         "validation",
         PPOTrainer._validate,
-        (
-            "for batch_dict in self.val_dataloader:",
-            "self.agent_loop_manager.generate_sequences(batch)",
-            "self.replay_buffer.sample(",
-            "return self._val_metrics_update(",
-        ),
+        "for batch_dict in self.val_dataloader:",
+        "self.agent_loop_manager.generate_sequences(batch)",
+        "self.replay_buffer.sample(",
+        "return self._val_metrics_update(",
     ),
     (
         "a checkpoint",
         PPOTrainer._save_checkpoint,
-        (
-            'f"global_step_{self.global_steps}"',
-            "self.actor_rollout_wg.save_checkpoint(",
-            '"data.pt"',
-            "f.write(str(self.global_steps))",
-            "self.checkpoint_callback.on_save(",
-        ),
+        'f"global_step_{self.global_steps}"',
+        "self.actor_rollout_wg.save_checkpoint(",
+        '"data.pt"',
+        "f.write(str(self.global_steps))",
+        "self.checkpoint_callback.on_save(",
     ),
     (
         "a resume",
         PPOTrainer._load_checkpoint,
-        (
-            "find_latest_ckpt_path(checkpoint_folder)",
-            "self.global_steps = int(",
-            "self.train_dataloader.load_state_dict(",
-        ),
+        "find_latest_ckpt_path(checkpoint_folder)",
+        "self.global_steps = int(",
+        "self.train_dataloader.load_state_dict(",
     ),
     # -- the replay buffer
-    ("the pause", ReplayBuffer._wait_for_next_poll, ("time.sleep(self.poll_interval)",)),
-    ("games of a channel of their own", ReplayBuffer._sync_metadata_from_transfer_queue, ('tag.get("is_prompt"',)),
-    ("NO_ROWS", ReplayBuffer.sample, (NO_ROWS, "raise RuntimeError(message)", "return self._materialize_batch(")),
+    ("the pause", ReplayBuffer._wait_for_next_poll, "time.sleep(self.poll_interval)"),
+    ("games of a channel of their own", ReplayBuffer._sync_metadata_from_transfer_queue, 'tag.get("is_prompt"'),
+    ("NO_ROWS", ReplayBuffer.sample, NO_ROWS, "raise RuntimeError(message)", "return self._materialize_batch("),
     (
         "TurnBuffer",
         ReplayBuffer._materialize_batch,
-        ("tq.kv_clear(partition_id=partition_id, keys=selected_prompt_uids)", "if uid in selected:"),
+        "tq.kv_clear(partition_id=partition_id, keys=selected_prompt_uids)",
+        "if uid in selected:",
     ),
     (
         "GameBuffer, whose sample stands in place of this one",
         ReplayBufferAsync.wait_for_sampleable,
-        (
-            "self._sync_metadata_from_transfer_queue()",
-            "self.refill_fn(len(evicted_uids))",
-            "self._wait_for_next_poll(partition_id, last_debug_time)",
-        ),
+        "self._sync_metadata_from_transfer_queue()",
+        "self.refill_fn(len(evicted_uids))",
+        "self._wait_for_next_poll(partition_id, last_debug_time)",
     ),
-    ("GameBuffer", ReplayBufferAsync.sample, ("return self._materialize_batch(",)),
+    ("GameBuffer", ReplayBufferAsync.sample, "return self._materialize_batch("),
     # -- the rollout
     (
         "GameManager",
         AgentLoopManager._init_agent_loop_workers,
-        (
-            "self.agent_loop_workers.append(",
-            "self.agent_loop_workers_class.options(",
-            ".remote( self.config, self.llm_client, self.teacher_client, self.reward_loop_worker_handles, )",
-        ),
+        "self.agent_loop_workers.append(",
+        "self.agent_loop_workers_class.options(",
+        ".remote( self.config, self.llm_client, self.teacher_client, self.reward_loop_worker_handles, )",
     ),
     (
         "GameManager.generate_sequences",
         agent_loop_tq.AgentLoopManagerTQ.generate_sequences,
-        ("prompts.chunk(len(self.agent_loop_workers))", "ray.get(", "worker.generate_sequences.remote(chunk)"),
+        "prompts.chunk(len(self.agent_loop_workers))",
+        "ray.get(",
+        "worker.generate_sequences.remote(chunk)",
     ),
     (
         "RolloutWorker._run_prompt",
         TQ_WORKER.generate_sequences,
-        ("temperature=", "top_p=", "top_k=", "logprobs=config.calculate_log_probs", "self._run_prompt("),
+        "temperature=",
+        "top_p=",
+        "top_k=",
+        "logprobs=config.calculate_log_probs",
+        "self._run_prompt(",
     ),
     (
         "RolloutWorker._run_prompt",
         TQ_WORKER._run_prompt,
-        ('prompt.pop("__rollout_n__"', "for i in range(n):", "session_id=i, **prompt", '"failure"', '"finished"'),
+        'prompt.pop("__rollout_n__"',
+        "for i in range(n):",
+        "session_id=i, **prompt",
+        '"failure"',
+        '"finished"',
     ),
     (
         "RolloutWorker._run_agent_loop",
         AgentLoopWorker._run_agent_loop,
-        (
-            "with rollout_trace_attr(",
-            "agent_loop = hydra.utils.instantiate( config=agent_loop_config, "
-            "trainer_config=DictConfigWrap(config=self.config), server_manager=self.llm_client, "
-            "tokenizer=self.tokenizer, processor=self.processor, hf_model_type=self.hf_model_type, "
-            "dataset_cls=self.dataset_cls, data_config=DictConfigWrap(self.config.data), "
-            "tools=ToolListWrap(self.tools), )",
-            "await agent_loop.run(sampling_params, **kwargs)",
-            'await self._agent_loop_postprocess(output, trajectory["validate"], **kwargs)',
-        ),
+        "with rollout_trace_attr(",
+        "agent_loop = hydra.utils.instantiate( config=agent_loop_config, "
+        "trainer_config=DictConfigWrap(config=self.config), server_manager=self.llm_client, "
+        "tokenizer=self.tokenizer, processor=self.processor, hf_model_type=self.hf_model_type, "
+        "dataset_cls=self.dataset_cls, data_config=DictConfigWrap(self.config.data), "
+        "tools=ToolListWrap(self.tools), )",
+        "await agent_loop.run(sampling_params, **kwargs)",
+        'await self._agent_loop_postprocess(output, trajectory["validate"], **kwargs)',
     ),
-    ("names of rows", TQ_WORKER._agent_loop_postprocess, ('keys.append(f"{uid}_{session_id}_{i}")',)),
+    ("names of rows", TQ_WORKER._agent_loop_postprocess, 'keys.append(f"{uid}_{session_id}_{i}")'),
     (
         "GameAgentLoop",
         AgentLoopBase.__init__,
-        (
-            "self.config = trainer_config.config",
-            "self.rollout_config = ",
-            "self.server_manager = server_manager",
-            "self.tokenizer = tokenizer",
-            "self.apply_chat_template_kwargs = ",
-        ),
+        "self.config = trainer_config.config",
+        "self.rollout_config = ",
+        "self.server_manager = server_manager",
+        "self.tokenizer = tokenizer",
+        "self.apply_chat_template_kwargs = ",
     ),
     (
         "client.Parts",
         FullyAsyncLLMServerClient.generate,
-        (
-            "await super().generate(",
-            "prompt_ids=prompt_ids + final_output.token_ids",
-            "sampling_params=sampling_params",
-            "**kwargs",
-        ),
+        "await super().generate(",
+        "prompt_ids=prompt_ids + final_output.token_ids",
+        "sampling_params=sampling_params",
+        "**kwargs",
     ),
-    ("PackedStorageManager", AsyncSimpleStorageManager.put_data, ("self._select_by_positions(data[f],",)),
-    ("PackedStorageManager", AsyncSimpleStorageManager.get_data, ("self._pack_field_values(v)",)),
+    ("PackedStorageManager", AsyncSimpleStorageManager.put_data, "self._select_by_positions(data[f],"),
+    ("PackedStorageManager", AsyncSimpleStorageManager.get_data, "self._pack_field_values(v)"),
     # -- the workers
     (
         "MiniBatchWorker",
         TrainingWorker.train_mini_batch,
-        (
-            'mini_batch_size = tu.pop(data, key="mini_batch_size"',
-            "mini_batch_size % self.engine.get_data_parallel_size() == 0",
-            "update_lr_scheduler=batch_idx == total_num_iterations - 1",
-            "self.train_batch(mini_batch_td)",
-            '[tu.get(output, "metrics") for output in output_lst]',
-        ),
+        'mini_batch_size = tu.pop(data, key="mini_batch_size"',
+        "mini_batch_size % self.engine.get_data_parallel_size() == 0",
+        "update_lr_scheduler=batch_idx == total_num_iterations - 1",
+        "self.train_batch(mini_batch_td)",
+        '[tu.get(output, "metrics") for output in output_lst]',
     ),
-    ("MiniBatchWorker", TrainingWorker.train_batch, ("loss_function=self.loss_fn", "lr_scheduler_step()")),
+    ("MiniBatchWorker", TrainingWorker.train_batch, "loss_function=self.loss_fn", "lr_scheduler_step()"),
     (
         "MiniBatchWorker",
         losses.ppo_loss,
-        ('config.global_batch_info["global_batch_size"] = data["global_batch_size"]', "loss_scale_factor"),
+        'config.global_batch_info["global_batch_size"] = data["global_batch_size"]',
+        "loss_scale_factor",
     ),
     (
         "ReferenceWorker",
         ActorRolloutRefWorker.init_model,
-        (
-            "self.ref = self.ref_worker_cls(config=ref_training_config)",
-            "self.actor = self.actor_worker_cls(config=actor_training_config)",
-        ),
+        "self.ref = self.ref_worker_cls(config=ref_training_config)",
+        "self.actor = self.actor_worker_cls(config=actor_training_config)",
     ),
     (
         "ReferenceWorker.compute_log_prob",
         PPOTrainer._compute_ref_log_prob,
-        ('metadata["no_lora_adapter"] = True', "self.actor_rollout_wg.compute_log_prob(batch)"),
+        'metadata["no_lora_adapter"] = True',
+        "self.actor_rollout_wg.compute_log_prob(batch)",
     ),
-    ("SpiralTrainer._compute_values", PPOTrainer._compute_values, ("batch.extra_info.update(", "infer_batch(batch)")),
+    ("SpiralTrainer._compute_values", PPOTrainer._compute_values, "batch.extra_info.update(", "infer_batch(batch)"),
     (
         "reference.local_shards",
         FSDPParamGroup._register_state_dict_hooks,
-        ("self._to_sharded()", "register_state_dict_pre_hook(to_sharded_hook)"),
+        "self._to_sharded()",
+        "register_state_dict_pre_hook(to_sharded_hook)",
     ),
-    ("reference.local_shards", fsdp_utils.offload_fsdp2_model_to_cpu, ('model.to("cpu", non_blocking=True)',)),
+    ("reference.local_shards", fsdp_utils.offload_fsdp2_model_to_cpu, 'model.to("cpu", non_blocking=True)'),
     (
         "PolicyWorker.save_snapshot",
         ActorRolloutRefWorker.update_weights,
-        (
-            "self.actor.engine.get_per_tensor_param( layered_summon=self.layered_summon, base_sync_done=True )",
-            "if self.actor.engine.is_param_offload_enabled:",
-            'self.actor.engine.to("cpu", model=True, optimizer=False, grad=False)',
-        ),
+        "self.actor.engine.get_per_tensor_param( layered_summon=self.layered_summon, base_sync_done=True )",
+        "if self.actor.engine.is_param_offload_enabled:",
+        'self.actor.engine.to("cpu", model=True, optimizer=False, grad=False)',
     ),
-    ("actor.optim.clip_grad", FSDPEngine.optimizer_step, ("max_norm=self.optimizer_config.clip_grad",)),
+    ("actor.optim.clip_grad", FSDPEngine.optimizer_step, "max_norm=self.optimizer_config.clip_grad"),
 ]
 
 
-@pytest.mark.parametrize(("ours", "function", "parts"), SOURCES, ids=lambda value: getattr(value, "__name__", ""))
-def test_the_source_says(ours: str, function: Any, parts: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("entry", SOURCES, ids=lambda entry: entry[1].__name__)
+def test_the_source_says(entry: tuple[Any, ...]) -> None:
+    _, function, *parts = entry
     in_order(function, *parts)
 
 
@@ -411,14 +388,7 @@ def test_our_trainer_stands_before_verls(mode: str) -> None:
     assert ours[0] is (SpiralTrainer if mode == "sync" else InFlight) and issubclass(made, get_trainer_cls(mode))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "sample",
-        "_sync_metadata_from_transfer_queue",
-        "_wait_for_next_poll",
-    ],
-)
+@pytest.mark.parametrize("name", ["sample", "_sync_metadata_from_transfer_queue", "_wait_for_next_poll"])
 def test_a_hook_of_the_buffer_has_the_parameters_that_it_is_overridden_with(name: str) -> None:
     assert parameters(getattr(GameBuffer, name)) == parameters(getattr(ReplayBufferAsync, name))
     assert inspect.signature(ReplayBuffer.__init__).parameters["poll_interval"].default == 2.0

@@ -35,106 +35,88 @@ from recipe.spiral.workers.engine.vllm import MOST_CALLS, SlotReplica, SlotServe
 from .test_contract import body, in_order, parameters
 
 #: As in test_contract.py.
-SOURCES: list[tuple[str, Any, tuple[str, ...]]] = [
+SOURCES: list[tuple[Any, ...]] = [
     # -- the server
     (
         "VLLMServer.answer",
         vLLMHttpServer.generate,
-        (
-            'max_tokens = sampling_params.pop("max_tokens")',
-            'sampling_params.pop("logprobs", False)',
-            'sampling_params.setdefault("seed"',
-            "SamplingParams(max_tokens=max_tokens, **sampling_params)",
-            'prompt_kwargs = {"prompt_token_ids": prompt_ids, "multi_modal_data": multi_modal_data}',
-            "if self.lora_as_adapter:",
-            "VLLM_LORA_INT_ID in await self.engine.list_loras()",
-            "rejected = await self._park_until_admitted(request_id)",
-            "self.engine.generate( prompt=prompt,",
-            "lora_request=lora_request",
-            "async for output in generator:",
-            "self._admitting -= 1",
-        ),
+        'max_tokens = sampling_params.pop("max_tokens")',
+        'sampling_params.pop("logprobs", False)',
+        'sampling_params.setdefault("seed"',
+        "SamplingParams(max_tokens=max_tokens, **sampling_params)",
+        'prompt_kwargs = {"prompt_token_ids": prompt_ids, "multi_modal_data": multi_modal_data}',
+        "if self.lora_as_adapter:",
+        "VLLM_LORA_INT_ID in await self.engine.list_loras()",
+        "rejected = await self._park_until_admitted(request_id)",
+        "self.engine.generate( prompt=prompt,",
+        "lora_request=lora_request",
+        "async for output in generator:",
+        "self._admitting -= 1",
     ),
     (
         "VLLMServer.run_server",
         vLLMHttpServer.launch_server,
-        (
-            '"max_loras": 1,',
-            "args.update(lora_args)",
-            "server_args = parser.parse_args(args=server_args)",
-            "await self.run_server(server_args)",
-        ),
+        '"max_loras": 1,',
+        "args.update(lora_args)",
+        "server_args = parser.parse_args(args=server_args)",
+        "await self.run_server(server_args)",
     ),
-    ("VLLMServer.run_server", vLLMHttpServer.run_server, ("AsyncEngineArgs.from_cli_args(args)", "self.engine = ")),
+    ("VLLMServer.run_server", vLLMHttpServer.run_server, "AsyncEngineArgs.from_cli_args(args)", "self.engine = "),
     (
         "run_name",
         vllm_rollout.ServerAdapter.__init__,
-        (
-            "job_id = ray.get_runtime_context().get_job_id()",
-            'self.zmq_handle = f"ipc:///tmp/rl-colocate-zmq-{job_id}-replica-',
-        ),
+        "job_id = ray.get_runtime_context().get_job_id()",
+        'self.zmq_handle = f"ipc:///tmp/rl-colocate-zmq-{job_id}-replica-',
     ),
     (
         "run_name",
         vLLMHttpServer.__init__,
-        (
-            'os.environ["VERL_REPLICA_RANK"] = str(replica_rank)',
-            'os.environ["VERL_RAY_JOB_ID"] = ray.get_runtime_context().get_job_id()',
-        ),
+        'os.environ["VERL_REPLICA_RANK"] = str(replica_rank)',
+        'os.environ["VERL_RAY_JOB_ID"] = ray.get_runtime_context().get_job_id()',
     ),
-    ("VLLMReplica", vLLMReplica.__init__, ("self.server_class = ray.remote(vLLMHttpServer)",)),
-    ("MOST_CALLS", vLLMHttpServer._park_until_admitted, ("self._submission_paused", "self._resume_event.wait()")),
-    ("TokenPrompts", InputPreprocessor._process_tokens, ("inputs = tokens_input(prompt_token_ids)",)),
-    ("TokenPrompts", InputProcessor.process_inputs, ('if isinstance(prompt, dict) and "type" in prompt:',)),
+    ("VLLMReplica", vLLMReplica.__init__, "self.server_class = ray.remote(vLLMHttpServer)"),
+    ("MOST_CALLS", vLLMHttpServer._park_until_admitted, "self._submission_paused", "self._resume_event.wait()"),
+    ("TokenPrompts", InputPreprocessor._process_tokens, "inputs = tokens_input(prompt_token_ids)"),
+    ("TokenPrompts", InputProcessor.process_inputs, 'if isinstance(prompt, dict) and "type" in prompt:'),
     # -- slots
     (
         "SlotReplica.launch_on",
         vLLMReplica.launch_servers,
-        (
-            "len(self.workers) == self.world_size",
-            "worker.__ray_call__.remote(",
-            'name = f"{prefix}server_{self.replica_rank}_{node_rank}{self.name_suffix}"',
-            "self.server_class.options(",
-            "max_concurrency=self.max_concurrency",
-            "rollout_mode=self.rollout_mode",
-            "self.servers.append(server)",
-        ),
+        "len(self.workers) == self.world_size",
+        "worker.__ray_call__.remote(",
+        'name = f"{prefix}server_{self.replica_rank}_{node_rank}{self.name_suffix}"',
+        "self.server_class.options(",
+        "max_concurrency=self.max_concurrency",
+        "rollout_mode=self.rollout_mode",
+        "self.servers.append(server)",
     ),
     (
         "SlotServer.sleep",
         vLLMHttpServer.sleep,
-        ("not self.config.free_cache_engine", "RolloutMode.HYBRID", "await self._sleep_hybrid()"),
+        "not self.config.free_cache_engine",
+        "RolloutMode.HYBRID",
+        "await self._sleep_hybrid()",
     ),
-    (
-        "FIRST_RANK",
-        LLMServerManager._initialize_llm_servers,
-        ("replica_rank=start_rank + replica_rank",),
-    ),
-    (
-        "SlotEngine.sleep",
-        vLLMHttpServer.abort_all_requests,
-        ("self._submission_paused = True", "pause_generation("),
-    ),
+    ("FIRST_RANK", LLMServerManager._initialize_llm_servers, "replica_rank=start_rank + replica_rank"),
+    ("SlotEngine.sleep", vLLMHttpServer.abort_all_requests, "self._submission_paused = True", "pause_generation("),
     # -- adapters
-    ("the policy's adapter is there first", PPOTrainerSync.on_init_end, ("self.checkpoint_manager.update_weights(",)),
+    ("the policy's adapter is there first", PPOTrainerSync.on_init_end, "self.checkpoint_manager.update_weights("),
     (
         "the policy's adapter is there first",
         PPOTrainer._validate,
-        ("self.checkpoint_manager.sleep_replicas()", "self.checkpoint_manager.update_weights()"),
+        "self.checkpoint_manager.sleep_replicas()",
+        "self.checkpoint_manager.update_weights()",
     ),
-    ("VLLMServer.wake_up", ActorRolloutRefWorker.update_weights, ('self.rollout.resume(tags=["weights"])',)),
-    (
-        "WorkerExtension",
-        model_manager.LoRAModelManager.set_adapter_mapping,
-        ("self._last_mapping != mapping",),
-    ),
-    ("opponent_engines.make_room", LRUCacheWorkerLoRAManager.add_adapter, ("remove_oldest_adapter()",)),
-    ("read at its first request", LRUCacheWorkerLoRAManager._apply_adapters, ("self.add_adapter(lora)",)),
+    ("VLLMServer.wake_up", ActorRolloutRefWorker.update_weights, 'self.rollout.resume(tags=["weights"])'),
+    ("WorkerExtension", model_manager.LoRAModelManager.set_adapter_mapping, "self._last_mapping != mapping"),
+    ("opponent_engines.make_room", LRUCacheWorkerLoRAManager.add_adapter, "remove_oldest_adapter()"),
+    ("read at its first request", LRUCacheWorkerLoRAManager._apply_adapters, "self.add_adapter(lora)"),
 ]
 
 
-@pytest.mark.parametrize(("ours", "function", "parts"), SOURCES, ids=lambda value: getattr(value, "__name__", ""))
-def test_the_source_says(ours: str, function: Any, parts: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("entry", SOURCES, ids=lambda entry: entry[1].__name__)
+def test_the_source_says(entry: tuple[Any, ...]) -> None:
+    _, function, *parts = entry
     in_order(function, *parts)
 
 

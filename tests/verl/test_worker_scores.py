@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,6 @@ from recipe.spiral.lab.evaluation.exploitability.live_metrics import score_on_ra
 from recipe.spiral.lab.models.answer_scores import Question, in_order
 from recipe.spiral.workers.policy_worker import PolicyWorker
 from tests.lab.models.test_answers import models, questions, scored
-from tests.ranks import run_ranks
 
 
 class Engine:
@@ -116,33 +114,3 @@ def test_with_lora_the_reference_is_the_base_and_then_another_adapter() -> None:
     parts = worker.on_each_rank(score_on_rank, asked, [0, 7], 0.7, 100, True)
     for found, value in zip(in_order(asked, parts), scored(models()[0], asked, [0, 7], 0.7), strict=True):
         assert found == pytest.approx(value, abs=1e-5)
-
-
-def on_a_rank(rank: int, folder: Path) -> None:
-    """A rank of two, which hold a model in shards as verl's engine does."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-    from transformers import AutoModelForCausalLM
-
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
-    module = AutoModelForCausalLM.from_pretrained(folder).eval()
-    for part in (*module.model.layers, module):
-        fully_shard(part, mesh=init_device_mesh("cpu", (2,)))
-    worker: Any = object.__new__(PolicyWorker)
-    engine = SimpleNamespace(module=module, _autocast_dtype=torch.float32, eval_mode=nullcontext)
-    worker.actor = SimpleNamespace(engine=engine)
-    asked = torch.load(folder / "questions", weights_only=False)
-    scores = worker.on_each_rank(score_on_rank, asked, [0, 7], 0.7, 100)
-    torch.save(scores, folder / f"scores-{rank}")
-    torch.distributed.destroy_process_group()
-
-
-@pytest.mark.full
-def test_a_model_in_shards_is_scored_as_a_whole(tmp_path: Path) -> None:
-    asked, module = questions(), models()[0]
-    module.save_pretrained(tmp_path)
-    torch.save(asked, tmp_path / "questions")
-    run_ranks(on_a_rank, tmp_path)
-    parts = [torch.load(tmp_path / f"scores-{rank}", weights_only=False) for rank in (0, 1)]
-    for found, expected in zip(in_order(asked, parts[0] | parts[1]), scored(module, asked, [0, 7], 0.7), strict=True):
-        assert found == pytest.approx(expected, abs=1e-5)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from recipe.spiral.games import make
 from recipe.spiral.games.kuhn_poker import KuhnPoker
 from recipe.spiral.lab.drawing import drawn
 
@@ -43,11 +40,3 @@ def test_a_round_that_is_over_shows_cards_that_were_shown(actions: str, cards: l
     assert table["now"] == {"cards": [None, game.cards[1]], "moves": []}
     game.step("[bet]")  # the second round is begun by the other player
     assert drawn(game)["now"]["moves"] == [[1, "bet"]]  # type: ignore[index]
-
-
-@pytest.mark.parametrize("game_id", ["KuhnPoker", "KuhnPoker-5", "LiarsDice-3", "Nim"])
-def test_a_table_is_json(game_id: str) -> None:
-    game = make(game_id, 1)
-    for viewer in (0, 1, None):
-        table = drawn(game, viewer)
-        assert json.loads(json.dumps(table)) == table

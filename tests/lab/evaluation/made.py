@@ -122,6 +122,8 @@ def adapter(folder: Path, base: object = None, value: int = 1, rank: int = 8) ->
 class Characters:
     """A tokenizer whose tokens are characters."""
 
+    eos_token_id = END
+
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return [ord(character) for character in text]
 

@@ -71,13 +71,6 @@ def test_a_limit_takes_always_the_same_and_nests(tmp_path: Path) -> None:
     assert load("aime24", tmp_path, limit=100) == load("aime24", tmp_path)
 
 
-def test_a_missing_file_says_what_to_put_where(tmp_path: Path) -> None:
-    write(tmp_path / "aime24.jsonl", AIME)
-    with pytest.raises(ValueError) as told:
-        load("gpqa", tmp_path)
-    assert "gpqa.jsonl" in str(told.value) and str(tmp_path) in str(told.value)
-
-
 @pytest.mark.parametrize(
     ("content", "says"),
     [

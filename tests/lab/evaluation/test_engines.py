@@ -13,14 +13,7 @@ from typing import cast
 import pytest
 
 from recipe.spiral.lab.evaluation import engines as those
-from recipe.spiral.lab.evaluation.engines import (
-    Engines,
-    Models,
-    Served,
-    VLLMEngine,
-    arguments,
-    models_of,
-)
+from recipe.spiral.lab.evaluation.engines import Engines, Models, Served, VLLMEngine, arguments, models_of
 from recipe.spiral.lab.evaluation.policies import Policy
 from tests.lab.evaluation.made import Fakes, adapter, engine_settings
 

@@ -169,18 +169,9 @@ def test_bad_entries_are_refused(tmp_path: Path, entry: Any, told: str) -> None:
     assert str(error.value).startswith("policies: ") and str(named) in str(error.value)
 
 
-def test_no_name_breaks_a_table(tmp_path: Path) -> None:
-    names = [policy.name for policy in parse([{"kind": "random", "name": f"{n}\n\x1b[31m"} for n in "ab"], tmp_path)]
-    assert len(set(names)) == 2 and "".join(names).isprintable()
-
-
 @pytest.mark.parametrize(
     ("stored", "card", "dtype"),
-    [
-        ("float32", (8, 0), "bfloat16"),
-        ("float32", (7, 5), "float16"),
-        ("float32", None, "auto"),
-    ],
+    [("float32", (8, 0), "bfloat16"), ("float32", (7, 5), "float16"), ("float32", None, "auto")],
 )
 def test_scores_are_computed_in_what_vllm_plays_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str, card: tuple[int, int] | None, dtype: str

@@ -28,10 +28,7 @@ from recipe.spiral.lab.opponents.api_player import NotAsked
 from recipe.spiral.players.player import PlayerFailure, Position, RandomPlayer, Response
 from recipe.spiral.processes import launch
 from tests.lab.evaluation.made import Characters, Fakes, composed, evaluation, model, settings, tensors
-
-
-class Killed(BaseException):
-    """Ends a test where a kill would."""
+from tests.opponents.folders import Killed
 
 
 @pytest.fixture(autouse=True)

@@ -60,10 +60,7 @@ def run(tmp_path: Path, tiny: Path) -> Path:
         "rules": {"illegal_rewards": "loss", "truncated": "read", "turn_cap": 6},
         "prompt": {"template": "chat", "style": "state"},
         "data": {"max_prompt_length": 300, "max_response_length": 12},
-        "actor_rollout_ref": {
-            "model": {"path": str(tiny)},
-            "rollout": {"temperature": 0.5, "top_p": 0.9, "top_k": 3},
-        },
+        "actor_rollout_ref": {"model": {"path": str(tiny)}, "rollout": {"temperature": 0.5, "top_p": 0.9, "top_k": 3}},
     }
     OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
     return folder

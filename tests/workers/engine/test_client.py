@@ -201,10 +201,7 @@ class Server:
         ids = [len(request["prompt_ids"]) + i for i in range(tokens)]
         version = len(self.asked)
         return TokenOutput(
-            token_ids=ids,
-            log_probs=[-0.1] * tokens,
-            stop_reason=reason,
-            extra_fields={"global_steps": version},
+            token_ids=ids, log_probs=[-0.1] * tokens, stop_reason=reason, extra_fields={"global_steps": version}
         )
 
 

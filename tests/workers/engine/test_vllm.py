@@ -226,8 +226,7 @@ def test_after_a_failed_load_it_is_nobody() -> None:
 
 @pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize(
-    ("settings", "left"),
-    [({}, None), ({"free_cache_engine": False}, "a"), ({"mode": RolloutMode.STANDALONE}, "a")],
+    ("settings", "left"), [({}, None), ({"free_cache_engine": False}, "a"), ({"mode": RolloutMode.STANDALONE}, "a")]
 )
 def test_asleep_it_is_nobody(settings: dict[str, Any], left: str | None) -> None:
     async def play() -> None:
