@@ -80,6 +80,7 @@ def test_wandb_is_offline_unless_the_user_is_logged_in_there(
     try:
         ask_wandb()
         assert os.environ.get("WANDB_MODE") == mode
+        assert wandb.setup().settings.mode == (mode or "online")
     finally:
         monkeypatch.delenv("WANDB_MODE", raising=False)
         wandb.teardown()

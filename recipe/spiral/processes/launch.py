@@ -60,6 +60,7 @@ def ask_wandb() -> None:
 
     if "WANDB_MODE" not in os.environ and not wandb.login(prompt=False, verify=False):
         os.environ["WANDB_MODE"] = "offline"
+        wandb.teardown()  # it has read its settings, and reads them again
 
 
 def put_on_path(folder: Path) -> None:
