@@ -112,11 +112,15 @@ def write_agent_loops(config: DictConfig, run_dir: Path) -> None:
 
 def forward_environment(config: DictConfig) -> None:
     """Pass environment variables to the run's processes on all machines, but for values that are read from the
-    environment: verl prints what it passes on, and on this machine they are inherited."""
+    environment: verl prints what it passes on, and on this machine they are inherited. Each worker dies with its
+    raylet."""
     plain = [name for name, value in as_written(config)["environment"].items() if "${" not in str(value)]
     names = [*plain, "PYTHONPATH", *TRACKER_VARIABLES, RUN_DIR, extensions.NAMES]
     variables = {name: os.environ[name] for name in names if name in os.environ}
-    OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
+    runtime = OmegaConf.create({"worker_process_setup_hook": "recipe.spiral.processes.launch.die_with_parent"})
+    given = config.ray_kwargs.ray_init.get("runtime_env", {})
+    with open_dict(config):
+        config.ray_kwargs.ray_init.runtime_env = OmegaConf.merge(runtime, given, {"env_vars": variables})
 
 
 def _run(config: DictConfig, run_dir: Path) -> str:

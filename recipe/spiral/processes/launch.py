@@ -75,6 +75,12 @@ def end_with_parent(number: int = signal.SIGTERM) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
+def die_with_parent() -> None:
+    """Kill this process when the one that started it is gone: a worker of Ray's looks for its raylet itself, and was
+    seen to get stuck where it ends then."""
+    end_with_parent(signal.SIGKILL)
+
+
 def collect_less() -> None:
     """Look for garbage less often in this process, and never among what is there by now.
 
