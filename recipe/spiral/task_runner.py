@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
+import ray
 import transfer_queue as tq
 from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
 
 from .processes.launch import ask_wandb
+from .processes.pulse import QUEUE
 from .processes.run_log import say_now
 
 #: The class under Ray's actor: Ray forbids to inherit from the actor class itself.
@@ -24,6 +27,9 @@ class TaskRunner(_VerlTaskRunner):
         say_now("the trainer starts")
         from .rollouts import packed_storage  # noqa: F401  (registers it)
 
+        with suppress(ValueError):
+            ray.get_actor("TransferQueueController", namespace=QUEUE)
+            raise RuntimeError("this Ray cluster has a run already, and its rows would be mixed with ours; wait for it")
         if "wandb" in config.trainer.logger:
             ask_wandb()
         with ThreadPoolExecutor(1) as aside:

@@ -51,6 +51,9 @@ MEAN = f"{KL} ref_update_freq=1 ref_update_rate=0.1"
             "asynchronous.max_staleness",
         ),
         (f"{ACTOR}.checkpoint.save_contents=[model]", "", "save_contents"),
+        (f"{ACTOR}.ppo_mini_batch_size=8", "", "ppo_mini_batch_size"),
+        ("trainer.critic_warmup=2", "trainer.critic_warmup=2 algorithm.adv_estimator=gae", "trainer.critic_warmup"),
+        (f"{POOL} fsp.update_interval=null", f"{POOL} fsp.initial=[base]", "fsp.update_interval"),
     ],
     ids=lambda text: text[-60:],
 )

@@ -13,7 +13,7 @@ from recipe.spiral.processes import cluster
 from recipe.spiral.processes.cluster import LOOPBACK, MARK, chosen_ray, cluster_address, listen_on_loopback
 from tests.made_configs import config
 
-OWN = ["RAY_AUTH_TOKEN_PATH", "VLLM_API_KEY", "VLLM_RPC_BASE_PATH"]
+OWN = ["RAY_AUTH_TOKEN_PATH", "VLLM_RPC_BASE_PATH"]
 USUAL = ["TMPDIR", "TORCHINDUCTOR_CACHE_DIR"]
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ray.exceptions import ActorUnavailableError, RayActorError
 
 from recipe.spiral.processes import pulse
-from recipe.spiral.processes.pulse import ON_PURPOSE, Pulse, said_last
+from recipe.spiral.processes.pulse import ON_PURPOSE, QUEUE, Pulse, said_last
 
 DIED = """The actor died unexpectedly before finishing this task.
 	class_name: FastServer
@@ -36,10 +37,14 @@ class Ray:
     def __init__(self, **answers: Exception | None) -> None:
         self.answers, self.util = answers, self
 
-    def list_named_actors(self) -> list[str]:
-        return [*self.answers]
+    def list_named_actors(self, all_namespaces: bool) -> list[dict[str, str]]:
+        places = {"queue": QUEUE, "stranger": "another run"}
+        return [{"name": name, "namespace": places.get(name, "own")} for name in self.answers]
 
-    def get_actor(self, name: str) -> Any:
+    def get_runtime_context(self) -> Any:
+        return SimpleNamespace(namespace="own")
+
+    def get_actor(self, name: str, namespace: str) -> Any:
         method = Method(self.answers[name])
         return type("Actor", (), {"__ray_ready__": method, **({"engine_answers": method} if name == "server" else {})})
 
@@ -58,6 +63,8 @@ class Ray:
         ({"worker": None, "server": RayActorError(error_msg="dead")}, True, True),
         ({"worker": ActorUnavailableError("for a moment", None)}, False, False),
         ({"queue": RayActorError(error_msg=f"dead because {ON_PURPOSE}."), "worker": None}, False, False),
+        ({"queue": RayActorError(error_msg="dead"), "worker": None}, True, True),
+        ({"stranger": RayActorError(error_msg="dead"), "worker": None}, False, False),
     ],
 )
 def test_who_is_dead(

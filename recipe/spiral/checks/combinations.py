@@ -16,7 +16,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..config import require
+from ..config import require, written
 from ..extensions import objectives
 from ..match import Rules
 from ..opponents.engine_settings import has_adapter, models_served
@@ -25,8 +25,9 @@ from ..opponents.model_files import CONFIGS, check_whole, form_of, is_hub_id, lo
 from ..opponents.pool import snapshot_step
 from ..players.player import check_random_play
 from ..players.seats import BASE
-from ..processes.composing import FLASH, PACKED
+from ..processes.composing import FLASH, PACKED, RECIPE
 from ..rollouts.schedule import matches, parse_games, plays_games, validated_games
+from ..storage.run_files import flat
 
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
 #: verl's settings with which turns would be trained that were not played, or not be trained that were, and why.
@@ -34,6 +35,7 @@ _OTHERS = {
     "algorithm.use_pf_ppo": "it draws turns with replacement, so that they are no longer those that were played",
     "algorithm.filter_groups.enable": "it drops games of which no record is kept; take algorithm.filter_draws",
     "trainer.v1.sampler.sync_refill_failed_groups": "which games are played would depend on the machine's pace",
+    "custom_reward_function.path": "games bring their own rewards; subclass the game (docs/games.md)",
 }
 
 
@@ -46,8 +48,20 @@ def model(config: DictConfig) -> Iterator[str]:
         yield f"{setting}={path}: no model is there"
 
 
+def wiring(config: DictConfig) -> Iterator[str]:
+    """What is no choice: with other values something would be trained or recorded otherwise, without a word."""
+    wired = OmegaConf.load(RECIPE / "config" / "wiring.yaml")
+    whole = OmegaConf.merge(OmegaConf.create(OmegaConf.to_container(config)), wired)  # it refers to other settings
+    for name in flat(OmegaConf.to_container(wired)):
+        given, needed = OmegaConf.select(config, name), OmegaConf.select(whole, name)
+        if given != needed:
+            yield f"{name}={written(given)}: must be {written(needed)}, as config/wiring.yaml says; leave it out"
+
+
 def games(config: DictConfig) -> Iterator[str]:
     """Games that would be cut, shown as others', or not be those of the seed."""
+    if config.trainer.total_training_steps is None:
+        yield "trainer.total_training_steps=null: games have no end of their own; give a number"
     cap = Rules.from_config(config.rules).turn_cap
     for share in (*parse_games(config.games), *validated_games(config)):
         opening = f"games: {share.id}: random_opening={share.random_opening}"
@@ -88,9 +102,13 @@ def advantages(config: DictConfig) -> Iterator[str]:
                 f"algorithm.rollout_correction.{setting}={correction[setting]}: does nothing with bypass_mode=true, "
                 "which has no log-probabilities of the trainer's own"
             )
+    if name != "gae" and (steps := config.trainer.critic_warmup):
+        yield f"trainer.critic_warmup={steps}: there is no critic, and until then nothing would be trained; take 0"
+    if config.algorithm.use_kl_in_reward and (kind := config.algorithm.kl_ctrl.type) != "fixed":
+        yield f"algorithm.kl_ctrl.type={kind}: a resumed run would begin with kl_coef again; take fixed"
     for setting, why in _OTHERS.items():
-        if OmegaConf.select(config, setting):
-            yield f"{setting}=true: {why}"
+        if value := OmegaConf.select(config, setting):
+            yield f"{setting}={written(value)}: {why}"
 
 
 def reference(config: DictConfig) -> Iterator[str]:
@@ -173,7 +191,7 @@ def asynchronous(config: DictConfig) -> Iterator[str]:
         )
 
 
-PARTS = (model, games, advantages, reference, lengths, attention, asynchronous)
+PARTS = (model, wiring, games, advantages, reference, lengths, attention, asynchronous)
 
 
 # -- opponents: a failure would come when their first game does --------------------------------------------------------
@@ -207,8 +225,13 @@ def check_initial(config: DictConfig) -> None:
         with entry_of("fsp.initial", path):
             _check_model(path, has_adapter(config))
     members, size = len(config.fsp.initial), config.fsp.size
-    room = not config.fsp.enabled or members < size
-    require(room, f"fsp.size={size}: fsp.initial has {members} members, which never leave; take a larger pool")
+    if not config.fsp.enabled:
+        return
+    require(
+        members < size, f"fsp.size={size}: fsp.initial has {members} members, which never leave; take a larger pool"
+    )
+    ever = members > 0 or config.fsp.update_interval is not None
+    require(ever, "fsp.update_interval=null: without fsp.initial the pool would stay empty, and all games self-play")
 
 
 def _check_model(path: Any, lora: bool) -> None:

@@ -54,6 +54,10 @@ def check_resumption(config: DictConfig) -> None:
             f"{name}={written(now)}: cannot go on from {checkpoint}, which was trained with {written(was)}; take that, "
             "or begin anew with another run_dir",
         )
+    require(
+        config.algorithm.adv_estimator != "gae" or (checkpoint / "critic").is_dir(),
+        f"algorithm.adv_estimator=gae: {checkpoint} has no critic; begin anew with another run_dir",
+    )
     uses_reference = config.actor_rollout_ref.actor.use_kl_loss or config.algorithm.use_kl_in_reward
     require(
         config.ref_update_freq is not None or not uses_reference or not (checkpoint / REFERENCE).is_dir(),
@@ -76,9 +80,10 @@ def finished(config: DictConfig) -> list[str]:
     included."""
     trainer, run_dir, checkpoint = config.trainer, Path(str(config.run_dir)), resumed_from(config)
     own = checkpoint is not None and is_of(checkpoint, Path(str(trainer.default_local_dir)))
-    if checkpoint is None or not own or OmegaConf.select(trainer, "val_only"):
+    total = trainer.total_training_steps
+    if checkpoint is None or total is None or not own or OmegaConf.select(trainer, "val_only"):
         return []
-    step, total = int(checkpoint.name.removeprefix("global_step_")), trainer.total_training_steps
+    step = int(checkpoint.name.removeprefix("global_step_"))
     if step < total or (trainer.test_freq > 0 and step == total and not MetricsFile(run_dir).validated(step)):
         return []
     return [f"{run_dir}: the run is done: it has step {step}; to go on, raise trainer.total_training_steps={total}"]

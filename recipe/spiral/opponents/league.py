@@ -123,7 +123,8 @@ class League:
         """A game's seat with this step's slot of its opponent. Of several slots its games take turns."""
         name = seat.opponent.name
         slots = self._slots.get(name)
-        slot = slots[key.index // 2 % len(slots)] if slots else None  # both roles play in each
+        number = key.index // self._games_per_start // 2  # both roles play in each
+        slot = slots[number % len(slots)] if slots else None
         return replace(seat, model=name in self._slots, slot=slot)
 
     def count(self, records: Iterable[GameRecord]) -> None:

@@ -26,6 +26,8 @@ _IRRELEVANT = {
     *("architectures", "attention_dropout", "dtype", "initializer_range", "max_position_embeddings", "torch_dtype"),
     *("bos_token_id", "eos_token_id", "pad_token_id", "transformers_version", "use_cache"),
 }
+#: Of weights that older models hold, and newer transformers neither read nor write.
+_COMPUTED_ANEW = "rotary_emb.inv_freq"
 
 
 def form_of(folder: Path) -> Form | None:
@@ -91,6 +93,7 @@ def _computed(folder: Path) -> dict[str, Any]:
     for file in weight_files(folder, "hf"):
         with safe_open(folder / file, "numpy") as weights:
             facts |= {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118
+    facts = {name: fact for name, fact in facts.items() if not name.endswith(_COMPUTED_ANEW)}
     if config.get("tie_word_embeddings"):  # it is the embedding, and may be there all the same
         facts.pop("lm_head.weight", None)
     return facts

@@ -72,9 +72,7 @@ def chosen_ray(config: DictConfig) -> Iterator[Path | None]:
     token.write_text(secrets.token_hex(32))
     os.environ |= {
         "RAY_AUTH_TOKEN_PATH": str(token),
-        # vLLM's servers ask for a key that nobody has: verl reaches them through Ray. Their sockets are here, too.
-        "VLLM_API_KEY": secrets.token_urlsafe(32),
-        "VLLM_RPC_BASE_PATH": str(folder),
+        "VLLM_RPC_BASE_PATH": str(folder),  # vLLM's sockets
         # What the run's processes leave in the temporary folder goes with them (verl: a lock for each checkpoint; W&B:
         # two folders), but for what torch has compiled.
         "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR")
@@ -86,7 +84,7 @@ def chosen_ray(config: DictConfig) -> Iterator[Path | None]:
     try:
         yield Path(settings._temp_dir)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 def _private(base: Path, of: str) -> Path:
@@ -95,7 +93,15 @@ def _private(base: Path, of: str) -> Path:
     name = hashlib.sha256(f"{os.getuid()} {Path(of).resolve()}".encode()).hexdigest()[:8]
     folder = base / f"spiral-{name}"
     if (folder / MARK).is_file() and folder.lstat().st_uid == os.getuid():
-        shutil.rmtree(folder)
+        _remove(folder)
     folder.mkdir(mode=0o700)
     (folder / MARK).touch()
     return folder
+
+
+def _remove(folder: Path) -> None:
+    """Remove such a folder, its mark last, so that what a kill leaves of it is removed by the next start."""
+    for path in folder.iterdir():
+        if path.name != MARK:
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -17,6 +17,8 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
 #: Seconds between two looks, and seconds in which the trainer may fail by itself after a death.
 INTERVAL, GRACE = 2.0, 10.0
+#: Where TransferQueue's controller is named.
+QUEUE = "transfer_queue"
 #: Ray's word for an actor that somebody has ended.
 ON_PURPOSE = "it was killed by `ray.kill`"
 #: Lines of a dead process that are shown.
@@ -54,10 +56,11 @@ class Pulse:
     def look(self, seconds: float = 0.0) -> Exception | None:
         """Ask all, and wait so long for answers; returns the error of one that is dead, and was not ended on purpose,
         as TransferQueue's actors are in the end."""
-        for name in ray.util.list_named_actors():
-            if name not in self._asked:
+        own = (ray.get_runtime_context().namespace, QUEUE)  # a cluster may have other runs
+        for actor in ray.util.list_named_actors(all_namespaces=True):
+            if actor["namespace"] in own and actor["name"] not in self._asked:
                 with suppress(ValueError):  # it has ended meanwhile
-                    self._asked[name] = ray.get_actor(name), None
+                    self._asked[actor["name"]] = ray.get_actor(**actor), None
         for name, (actor, answer) in self._asked.items():
             if answer is None:
                 # of a server, whether its engine answers: that is a process of its own

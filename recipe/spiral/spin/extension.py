@@ -25,6 +25,7 @@ _WITH_DPO = (
     ("algorithm.rollout_correction.rollout_rs", None, "it would leave half of a pair"),
     ("trainer.v1.trainer_mode", "sync", "games from one start are compared, and in the other modes steps part them"),
     ("batch_unit", "games", "games from one start are compared, and a batch of turns may end within them"),
+    (f"{_ACTOR}.shuffle", False, "it would part the two responses of a pair"),
     (f"{_ACTOR}.use_kl_loss", True, "verl computes the reference's log-probabilities where the loss has a KL term"),
 )
 #: What only games have: (setting, the only value that works with questions).

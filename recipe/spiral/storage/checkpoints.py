@@ -106,7 +106,9 @@ def kept_settings(config: DictConfig) -> dict[str, Any]:
 
     With another value the run would go on, and train silently wrong: games would be drawn with keys that were played,
     advantages compared with other baselines, weights added to another model. All other settings are the start's; of the
-    optimizer's, whose state a checkpoint holds, too (``workers/policy_worker.py``).
+    optimizer's, whose state a checkpoint holds, too (``workers/mini_batch_worker.py``).
+
+    With games in flight, which are played on, their opponents must be there.
     """
     asynchronous = config.trainer.v1.trainer_mode != "sync"
     model = config.actor_rollout_ref.model
@@ -119,6 +121,10 @@ def kept_settings(config: DictConfig) -> dict[str, Any]:
         "actor_rollout_ref.model.path": model.path,
         "actor_rollout_ref.model.lora_alpha": model.lora_alpha if model.lora_rank else None,
         "algorithm.rae": OmegaConf.to_container(config.algorithm.rae, resolve=True),
+        "fsp.enabled": config.fsp.enabled if asynchronous else None,
+        "opponents": sorted(who.get("name") or who.kind for who in config.opponents if who.get("share"))
+        if asynchronous
+        else None,
     }
 
 

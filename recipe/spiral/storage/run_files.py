@@ -28,7 +28,7 @@ CHANGES = "settings.jsonl"
 METRICS = "metrics.jsonl"
 #: What each start makes for itself.
 _OF_A_START = (
-    *("ray_kwargs", "run_dir", "environment", "trainer.resume_"),
+    *("ray_kwargs", "run_dir", "environment", "trainer.resume_", "fsp.initial"),
     "actor_rollout_ref.rollout.agent.agent_loop_config_path",
 )
 
@@ -95,30 +95,30 @@ def note_changes(
     """Note which settings a start at ``step`` changes, and return them with both values.
 
     Args:
-        before: the config of the last start. What starts after ``step`` have changed is taken back: the run went back.
+        before: the config of the last start. What starts since ``step`` have changed is taken back: the run went back.
         now: this start's. What is an interpolation in it has no value yet, and is no change.
     """
     file = run_dir / CHANGES
     noted = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
-    was, asked = _flat(OmegaConf.to_container(before)), _flat(unresolved(OmegaConf.to_container(now)))
-    for later in reversed([entry for entry in noted if entry["step"] > step]):
+    was, asked = flat(OmegaConf.to_container(before)), flat(unresolved(OmegaConf.to_container(now)))
+    for later in reversed([entry for entry in noted if entry["step"] >= step]):
         was |= {name: values[0] for name, values in later["changed"].items()}
     changed = {
         name: (was[name], value)
         for name, value in asked.items()
         if name in was and was[name] != value and MISSING not in (was[name], value) and not name.startswith(_OF_A_START)
     }
-    kept = [entry for entry in noted if entry["step"] <= step] + [{"step": step, "changed": changed}]
+    kept = [entry for entry in noted if entry["step"] < step] + [{"step": step, "changed": changed}]
     if write:
         write_whole(file, "".join(json.dumps(entry) + "\n" for entry in kept))
     return changed
 
 
-def _flat(values: Any, name: str = "") -> dict[str, Any]:
+def flat(values: Any, name: str = "") -> dict[str, Any]:
     """The values of a config by their whole names; a list is one value."""
     if not isinstance(values, Mapping):
         return {name: values}
-    inside = [_flat(value, f"{name}.{key}" if name else str(key)) for key, value in values.items()]
+    inside = [flat(value, f"{name}.{key}" if name else str(key)) for key, value in values.items()]
     return {key: value for part in inside for key, value in part.items()}
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from omegaconf import DictConfig
 
 from ..extensions import loaded
@@ -97,7 +96,6 @@ class RunState:
             "step": step,
             "run_dir": str(config.run_dir),
             "ranks": self._ranks,
-            "torch": torch.__version__,
             "settings": kept_settings(config),
             "records_after": self.records_after,
             "in_flight": [[key.step, key.index, key.group] for key in sorted(self._launched.games())],

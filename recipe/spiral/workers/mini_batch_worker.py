@@ -22,7 +22,7 @@ from ..processes.run_log import say_now
 #: How many mini-batches verl's worker cuts a batch into, where it is not told of how many rows each is.
 MINI_BATCHES = "num_mini_batch"
 #: What of an optimizer's settings is followed at a resume (``checks.resumption``); a rate besides.
-_FOLLOWED = ("weight_decay", "betas")
+_FOLLOWED = ("weight_decay", "betas", "eps")
 
 
 class MiniBatchWorker(TrainingWorker):

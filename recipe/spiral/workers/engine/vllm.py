@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from argparse import Namespace
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind
 
 from ...opponents.model_files import local, unfit
+from ...processes.launch import end_with_parent, set_environment
 from ...processes.run_log import say_now
 from .adapters import Asked, ChoosingEngine, WorkerExtension, asked
 from .client import Ended, Request
@@ -68,6 +70,10 @@ class VLLMServer(vLLMHttpServer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         say_now("vLLM starts")
+        # Ray ends the engine's processes with this one, but only where it ends this one itself
+        end_with_parent(0)
+        # nobody has the key: verl reaches servers through Ray
+        set_environment({"VLLM_API_KEY": secrets.token_urlsafe(32)})
         super().__init__(*args, **kwargs)
         os.environ["VERL_RAY_JOB_ID"] = run_name()
 
