@@ -88,6 +88,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 #: What is killed, by a part of its command line (None: the process that was started), and what the last line then has.
 VICTIMS = {
+    "TransferQueueController": "TransferQueueController",
     "raylet": "",
     "gcs_server": None,  # Ray ends the process itself
     "VLLMServer": "vllm_server_0_0",
