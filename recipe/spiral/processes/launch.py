@@ -8,6 +8,7 @@ import os
 import pwd
 import signal
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ TRACKER_VARIABLES = (
 #: So many new objects, in place of 700, and as many younger rounds as with Python's own thresholds.
 THRESHOLDS = (20_000, 10, 10)
 _PR_SET_PDEATHSIG = 1
+_ends_by_itself = threading.Event()
 
 
 def set_environment(variables: Mapping[str, Any]) -> None:
@@ -76,9 +78,19 @@ def end_with_parent(number: int = signal.SIGTERM) -> None:
 
 
 def die_with_parent() -> None:
-    """Kill this process when the one that started it is gone: a worker of Ray's looks for its raylet itself, and was
-    seen to get stuck where it ends then."""
-    end_with_parent(signal.SIGKILL)
+    """Kill this process when the one that started it is gone, until ``end_by_itself``: a worker of Ray's looks for its
+    raylet itself, and was seen to get stuck where it ends then."""
+
+    def hold() -> None:
+        end_with_parent(signal.SIGKILL)  # which the system keeps with the thread
+        _ends_by_itself.wait()
+
+    threading.Thread(target=hold, name="dies with parent", daemon=True).start()
+
+
+def end_by_itself() -> None:
+    """Let Ray end this process: then it ends what this one has started."""
+    _ends_by_itself.set()
 
 
 def collect_less() -> None:

@@ -22,7 +22,7 @@ from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind
 
 from ...opponents.model_files import local, unfit
-from ...processes.launch import end_with_parent, set_environment
+from ...processes.launch import end_by_itself, set_environment
 from ...processes.run_log import say_now
 from .adapters import Asked, ChoosingEngine, WorkerExtension, asked
 from .client import Ended, Request
@@ -70,8 +70,7 @@ class VLLMServer(vLLMHttpServer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         say_now("vLLM starts")
-        # Ray ends the engine's processes with this one, but only where it ends this one itself
-        end_with_parent(0)
+        end_by_itself()  # and with it the engine's processes, which nobody else would end
         # nobody has the key: verl reaches servers through Ray
         set_environment({"VLLM_API_KEY": secrets.token_urlsafe(32)})
         super().__init__(*args, **kwargs)
