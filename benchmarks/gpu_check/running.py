@@ -14,6 +14,7 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -111,7 +112,8 @@ class _Running:
     def result(self) -> Result:
         """How it ended; its folder goes."""
         lines, file = self._report.log(self.stage.name, self._work / "log"), self._work / NOTED
-        noted = json.loads(file.read_bytes()) if file.is_file() else {"checks": [], "figures": {}, "skipped": ""}
+        nothing: dict[str, Any] = {"checks": [], "figures": {}, "skipped": ""}
+        noted = json.loads(file.read_bytes()) if file.is_file() else nothing
         shutil.rmtree(self._work, ignore_errors=True)
         code, checks = self.process.returncode, noted["checks"]
         passed = f"{sum(check['status'] == PASSED for check in checks)} checks passed"
