@@ -48,7 +48,6 @@ class Engine:
 
         self._probe, self.adapters = probe, tuple(adapters)
         wanted = arguments(Served(model, self.adapters), 512, settings)
-        del wanted["enable_log_requests"]  # only vLLM's asynchronous engine has it
         self.llm = LLM(**wanted | {"enable_sleep_mode": not probe.on_cpu})
         tokenizer = AutoTokenizer.from_pretrained(model)
         self.prompts: list[list[int]] = [tokenizer.encode(prompt) for prompt in PROMPTS]
