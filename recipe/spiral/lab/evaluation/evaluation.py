@@ -27,7 +27,7 @@ from .matches import GameId, Seating, games_of, plan, play_games
 from .measuring import Measuring
 from .policies import Asked
 from .policy_entries import parse
-from .ratings import Row, rate_all
+from .ratings import rate_all
 from .results import write_results
 from .settings import ReadBy, Settings
 from .tabulation import Tabulation
@@ -188,24 +188,20 @@ class Evaluation:
                 f"{settings.max_prompt_length}, and were lost for both players; play them with a longer one in another "
                 "folder"
             )
+        if self._answers:
+            self.show("judging the answers to the benchmarks")
+        with Grader() as grader:
+            judged = {name: answers.judged(self.questions, grader) for name, answers in self._answers.items()}
         anchor = self.opponents[0].name if self.opponents else None
         figures = {
             "manifest": self._folder.manifest,
             "results": results,
             "ratings": rate_all(self._tabulation.outcomes(), anchor),
             **self.measuring.figures(),
-            "benchmarks": self._judged(),
+            "benchmarks": judged,
             "notes": [*self.notes, *self._given_up()],
         }
         return write_results(settings.folder, [each.name for each in self.policies], figures)
-
-    def _judged(self) -> dict[str, list[Row]]:
-        """The benchmarks' figures, by policy."""
-        if not self._answers:
-            return {}
-        self.show("judging the answers to the benchmarks")
-        with Grader() as grader:
-            return {name: answers.judged(self.questions, grader) for name, answers in self._answers.items()}
 
     def _given_up(self) -> Iterator[str]:
         """Whose games were void each time, how many, and why the first was."""
