@@ -8,7 +8,7 @@ nobody gets a second chance.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,8 +18,6 @@ from .players.prompts import History, extract_answer
 from .players.records import GameRecord, Turn, Verdict
 from .players.seeds import GameKey
 
-#: (offender, other) by name: SPIRAL's, and that of a lost game.
-ILLEGAL_REWARDS = {"spiral": (-1.5, 0.5), "loss": (-1.0, 1.0)}
 #: After a prompt that was too long. What both players said and did made it long, so both get the reward of a lost game:
 #: a player that is losing gains nothing by it, and there is a reason to be brief.
 TOO_LONG_REWARDS = (-1.0, -1.0)
@@ -44,19 +42,14 @@ class Rules:
 
     @classmethod
     def from_config(cls, config: Any) -> Rules:
-        """From the config's ``rules``, of which ``illegal_rewards`` is a pair of numbers, or the name of one. Raises
-        ValueError: they are no such pair."""
-        given = config.illegal_rewards
-        pair = ILLEGAL_REWARDS.get(given) if isinstance(given, str) else given
-        return cls(tuple(pair) if isinstance(pair, Iterable) else (given,), config.truncated, config.turn_cap)
+        """From the config's ``rules``. Raises ValueError: ``illegal_rewards`` are no such pair."""
+        return cls(tuple(config.illegal_rewards), config.truncated, config.turn_cap)
 
     def __post_init__(self) -> None:
         pair = self.illegal_rewards
-        numbers = len(pair) == 2 and all(isinstance(reward, int | float) for reward in pair)
-        if not (numbers and -1e9 < pair[0] <= -1 and -1e9 < pair[1] <= 1):
+        if len(pair) != 2 or not (-1e9 < pair[0] <= -1 and -1e9 < pair[1] <= 1):
             wanted = "two finite numbers, the offender's <= -1 and the other's <= 1"
-            names = ", ".join(ILLEGAL_REWARDS)
-            raise ValueError(f"rules.illegal_rewards={[*pair]}: must be {wanted}, or one of {names}")
+            raise ValueError(f"rules.illegal_rewards={[*pair]}: must be {wanted}")
 
 
 async def play(

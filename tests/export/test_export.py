@@ -253,7 +253,6 @@ def test_no_code_of_a_checkpoint_runs(run: Path, tmp_path: Path) -> None:
     [
         ("untied", ["--merge"], lambda folder: None),
         ("lora_only", ["--merge"], lambda folder: None),
-        ("untied", ["--step", "8"], lambda folder: None),
         ("untied", [], lambda folder: (folder / SHARD).unlink()),
         ("untied", [], lambda folder: (folder / SHARD).write_bytes((folder / SHARD).read_bytes()[:-1] + b"x")),
         ("untied", [], lambda folder: (folder / "actor/huggingface/config.json").write_text("{}")),

@@ -38,7 +38,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("checkpoint", type=Path, help="a folder global_step_N, or a run's: its latest one")
     parser.add_argument("target", type=Path, help="the folder to make")
-    parser.add_argument("--step", type=int, help="which step of the run's checkpoints")
     parser.add_argument("--dtype", choices=DTYPES, help="type of the weights; otherwise the checkpoint's")
     parser.add_argument("--merge", action="store_true", help="LoRA: the whole model, with the adapter merged into it")
     parser.add_argument("--reference", action="store_true", help="the reference policy instead (ref_update_freq)")

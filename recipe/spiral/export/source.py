@@ -16,7 +16,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch.distributed.tensor import DTensor, Shard
 
-from ..storage.checkpoints import REFERENCE, folder_of, latest, read_whole, shard_file, steps
+from ..storage.checkpoints import REFERENCE, folder_of, latest, read_whole, shard_file
 from ..storage.run_files import config_file, load_config
 
 Weights = dict[str, torch.Tensor]
@@ -43,16 +43,16 @@ class Source:
     reference: bool = False
 
     @classmethod
-    def find(cls, path: Path, step: int | None = None, reference: bool = False) -> Source:
-        """The checkpoint at ``path``, or one of the run there: of ``step``, or the latest. Raises ExportError: there is
-        none; BrokenCheckpoint: its weights are not what was written."""
+    def find(cls, path: Path, reference: bool = False) -> Source:
+        """The checkpoint at ``path``, or the latest one of the run there. Raises ExportError: there is none;
+        BrokenCheckpoint: its weights are not what was written."""
         path = path.expanduser().resolve()
         folder = path
         if not path.name.startswith("global_step_"):
             checkpoints = there if (there := folder_of(path)).is_dir() else path
-            folder = checkpoints / f"global_step_{latest(checkpoints) if step is None else step}"
-            if not folder.is_dir():
-                raise ExportError(f"{folder}: is not there; {checkpoints} has the steps {steps(checkpoints)}")
+            if (step := latest(checkpoints)) is None:
+                raise ExportError(f"{checkpoints}: has no checkpoint")
+            folder = checkpoints / f"global_step_{step}"
         state = read_whole(folder, ("actor/model_", "actor/huggingface/", f"{REFERENCE}/"))
         if reference and not (folder / REFERENCE).is_dir():
             raise ExportError(f"--reference: {folder} has no reference policy of its own (ref_update_freq)")

@@ -39,7 +39,6 @@ class Different(RuntimeError):
 def export(
     checkpoint: Path,
     target: Path,
-    step: int | None = None,
     dtype: str | None = None,
     merge: bool = False,
     verify: bool = False,
@@ -49,7 +48,6 @@ def export(
 
     Args:
         checkpoint: a folder ``global_step_N``, or a run's folder, whose latest checkpoint is taken.
-        step: the step of the run's checkpoint to take.
         dtype: one of ``DTYPES``; None: the checkpoint's.
         merge: merge a LoRA adapter into its model.
         verify: load the result and compare every tensor.
@@ -61,7 +59,7 @@ def export(
         Different: with ``verify``: the result is not what the checkpoint holds.
         OSError: it cannot be written.
     """
-    source, target = Source.find(checkpoint, step, reference), target.expanduser().resolve()
+    source, target = Source.find(checkpoint, reference), target.expanduser().resolve()
     if target.is_relative_to(source.folder) or (target.is_dir() and any(target.iterdir())):
         raise ExportError(f"{target}: is not empty, or in the checkpoint; name another folder")
     weights = source.weights()
@@ -106,22 +104,17 @@ def empty_model(source: Source) -> Any:
     from accelerate import init_empty_weights
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    try:
-        # "eager", because the training's attention may need a package that is not installed here.
-        config = AutoConfig.from_pretrained(source.huggingface, attn_implementation="eager")
-        with init_empty_weights():
-            return AutoModelForCausalLM.from_config(config)
-    except Exception as error:  # what a config asks for can fail in any way
-        raise ExportError(f"{source.huggingface / 'config.json'}: {type(error).__name__}: {error}") from error
+    # "eager", because the training's attention may need a package that is not installed here.
+    config = AutoConfig.from_pretrained(source.huggingface, attn_implementation="eager")
+    with init_empty_weights():
+        return AutoModelForCausalLM.from_config(config)
 
 
 def whole_model(source: Source, weights: Weights) -> Any:
-    """The model with exactly these weights. Raises ExportError: one is missing, unknown, or of another shape."""
+    """The model with exactly these weights. Raises ExportError: one is missing or unknown;
+    RuntimeError: one is of another shape."""
     model = empty_model(source)
-    try:
-        unknown = model.load_state_dict(weights, strict=False, assign=True).unexpected_keys
-    except RuntimeError as error:  # shapes
-        raise ExportError(f"the weights do not fit {source.huggingface / 'config.json'}: {error}") from error
+    unknown = model.load_state_dict(weights, strict=False, assign=True).unexpected_keys
     model.tie_weights()
     missing = [name for name, parameter in model.named_parameters() if parameter.is_meta]
     if wrong := [*missing, *unknown]:

@@ -19,7 +19,7 @@ from ..players.records import SELF_PLAY, GameRecord
 from ..players.seats import BASE, PAST_SELF, Opponent, Seat
 from ..players.seeds import GameKey
 from ..storage.checkpoints import POOL
-from .engine_settings import Engine, has_adapter, members_loaded
+from .engine_settings import has_adapter, members_loaded
 from .fixed_opponents import MODEL, parse_opponents
 from .model_files import local, missing_files, put
 from .pool import Pool, PoolFolder, given_name, snapshot_name
@@ -61,7 +61,7 @@ class League:
         pool: past selves; None: there are none.
         folder: their weights.
         fixed: the other opponents of the training, by name.
-        engine: serves members and opponents of kind "model"; None: nobody does.
+        engine: of ``workers.engine.opponent_engines``: serves members and opponents of kind "model"; None: nobody does.
     """
 
     def __init__(self, config: Any) -> None:
@@ -71,7 +71,7 @@ class League:
             self.pool = Pool(fsp.size, fsp.start_from, fsp.update_interval, fsp.sample, int(config.seed))
         self.folder = PoolFolder(Path(config.run_dir) / POOL)
         self.fixed = {each.name: each for each in parse_opponents(config.opponents) if each.share > 0}
-        self.engine: Engine | None = None
+        self.engine: Any = None
         self.in_play: Callable[[], Collection[str]] = tuple
         #: Members are LoRA adapters; then ``BASE``, the model without one, needs no files.
         self._adapters = has_adapter(config)

@@ -15,7 +15,10 @@ from omegaconf.errors import OmegaConfBaseException
 from ...config import out_of_range
 from ...players.player import PlayerMisconfigured
 from ...players.prompts import Template, get_template
+from ...processes.composing import as_written
 
+#: The kind of an endpoint, which may be paid for.
+API = "api"
 #: How it is asked and what it may cost: settings that change no answer.
 OF_ASKING = {
     *("api_key_env", "timeout", "total_timeout", "retries", "max_concurrency"),
@@ -94,8 +97,7 @@ class ApiSettings:
             raise ValueError("base_url: must be an http(s) address without user name, password or query")
         if self.api_key_env is not None and not self.api_key_env.isidentifier():
             raise ValueError("api_key_env: must be the name of an environment variable that holds the key, or null")
-        template = self.chat_template()
-        if template.plain or template.name.endswith("_general"):
+        if self.chat_template().plain or self.template.endswith("_general"):
             raise ValueError(f"template={self.template!r}: does not go with a chat endpoint")
         if self.budget_usd is not None and None in (self.price_in, self.price_out):
             raise ValueError(f"budget_usd={self.budget_usd}: needs price_in and price_out")
@@ -118,3 +120,14 @@ class ApiSettings:
         if self.price_in is None or self.price_out is None:
             return None
         return (prompt_tokens * self.price_in + response_tokens * self.price_out) / 1e6
+
+
+def refuse_environment(config: Any, setting: str) -> None:
+    """Refuse values of the environment in those entries of a list of the config's that are endpoints: verl's own print
+    and trackers would show them. Raises ValueError."""
+    for entry in as_written(config)[setting] or ():
+        if isinstance(entry, dict) and entry.get("kind") == API and "${oc.env:" in str(entry):
+            raise ValueError(
+                f"{setting}: {entry.get('name', API)}: a value of the environment would be shown; name a key by its "
+                "variable: api_key_env: NAME"
+            )
