@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from .games import Game, IllegalAction
 from .players.player import Player, Position, PromptTooLong, Response
-from .players.prompts import History, extract_answer
+from .players.prompts import extract_answer
 from .players.records import GameRecord, Turn, Verdict
 from .players.seeds import GameKey
 
@@ -78,37 +78,38 @@ async def play(
     """
     record = GameRecord(key, game_id, (players[0].name, players[1].name), trainable, past=list(past))
     turn_cap = min(game.max_turns, rules.turn_cap or game.max_turns)
-    before = _replayed(game, past)
-    turns = [len(before[0]), len(before[1])]
+    seen: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])  # by each player, and what it did then
+    for move in past:
+        player = int(game.current_player)
+        seen[player].append((game.observation(player), move))
+        game.step(move)
     while not game.is_terminal:
-        if sum(turns) >= turn_cap:
+        if len(seen[0]) + len(seen[1]) >= turn_cap:
             record.termination = "turn_cap"
             return record
         player = int(game.current_player)  # a game's may be a bool or NumPy's, which no record takes
-        observation = game.observation(player)
-        own = record.turns_of(player)  # all were legal where the game goes on, so that each has an action
-        history = (*before[player], *((turn.observation, turn.action) for turn in own if turn.action is not None))
-        position = Position(key, game, player, turns[player], observation, history)
+        number, observation = len(seen[player]), game.observation(player)
+        position = Position(key, game, player, number, observation, tuple(seen[player]))
         try:
             response = await players[player].respond(position)
         except PromptTooLong as error:
-            if not sum(turns):
+            if not any(seen):
                 raise
             record.termination, record.reason = "prompt_too_long", str(error)
             record.rewards = TOO_LONG_REWARDS
             return record
         verdict, action = _judge(game, response, rules)
-        turn = Turn(player, turns[player], observation, response.text, verdict, action, response.tokens)
+        turn = Turn(player, number, observation, response.text, verdict, action, response.tokens)
         turn.truncated, turn.usage = response.truncated, response.usage
         record.turns.append(turn)
         if on_turn is not None:
             on_turn(turn)
-        turns[player] += 1
-        if verdict != "legal":
+        if verdict != "legal" or action is None:
             offender, other = rules.illegal_rewards
             record.termination = "illegal"
             record.rewards = (offender, other) if player == 0 else (other, offender)
             return record
+        seen[player].append((observation, action))
     first, second = game.rewards()
     record.rewards = float(first), float(second)
     return record
@@ -128,16 +129,6 @@ def random_opening(key: GameKey, game: Game, longest: int) -> list[str]:
             break
         moves.append(move)
     return moves
-
-
-def _replayed(game: Game, past: Sequence[str]) -> tuple[History, History]:
-    """What players 0 and 1 saw and did, after these actions were taken."""
-    seen: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
-    for action in past:
-        player = game.current_player
-        seen[player].append((game.observation(player), action))
-        game.step(action)
-    return tuple(seen[0]), tuple(seen[1])
 
 
 def _judge(game: Game, response: Response, rules: Rules) -> tuple[Verdict, str | None]:

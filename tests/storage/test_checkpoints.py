@@ -19,7 +19,6 @@ from recipe.spiral.storage import disk
 from recipe.spiral.storage.checkpoints import (
     STATE_FILE,
     TRACKER,
-    BrokenCheckpoint,
     CheckpointFolder,
     latest,
     name_latest,
@@ -93,19 +92,19 @@ def flip(file: Path) -> None:
 def test_what_is_not_as_it_was_written_is_refused(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
     folder = save(tmp_path, 10)
     damage(folder / name)
-    with pytest.raises(BrokenCheckpoint):
+    with pytest.raises(ValueError, match="checkpoint"):
         read_whole(folder)
 
 
 def test_other_forms_are_refused_with_the_version_that_reads_them(tmp_path: Path) -> None:
     folder = save(tmp_path, 10)
     (folder / STATE_FILE).write_text('{"step": 10}')
-    with pytest.raises(BrokenCheckpoint, match=r"version 0\.2\.0 reads it"):
+    with pytest.raises(ValueError, match=r"version 0\.2\.0 reads it"):
         read_whole(folder)
     (folder / STATE_FILE).write_text('{"format": 9}')
-    with pytest.raises(BrokenCheckpoint, match="a later version reads it"):
+    with pytest.raises(ValueError, match="a later version reads it"):
         read_whole(folder)
-    with pytest.raises(BrokenCheckpoint, match="is of step 20"):
+    with pytest.raises(ValueError, match="is of step 20"):
         read_whole(save(tmp_path, 20).rename(tmp_path / "global_step_30"))
 
 
@@ -171,7 +170,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(
 
 
 def test_a_checkpoint_without_the_shards_of_another_machine_is_none(tmp_path: Path) -> None:
-    with pytest.raises(BrokenCheckpoint), CheckpointFolder(tmp_path, 2).saving(1) as new:
+    with pytest.raises(RuntimeError, match="rank 1"), CheckpointFolder(tmp_path, 2).saving(1) as new:
         save(new.parent, 1, ranks=2)
         (new / "actor/model_world_size_2_rank_1.pt").unlink()
     assert (latest(tmp_path), [*tmp_path.iterdir()]) == (None, [])

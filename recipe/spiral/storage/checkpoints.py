@@ -35,10 +35,6 @@ TRACKER = "latest_checkpointed_iteration.txt"
 EARLIER = "earlier-%Y%m%d-%H%M%S"
 
 
-class BrokenCheckpoint(ValueError):
-    """A checkpoint cannot be gone on with; the message says why."""
-
-
 # -- where they are ----------------------------------------------------------------------------------------------------
 
 
@@ -127,29 +123,29 @@ def shard_file(folder: Path, ranks: int, rank: int) -> Path:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """SPIRAL's state in a checkpoint. Raises BrokenCheckpoint: there is none, it cannot be read, or it is of another
+    """SPIRAL's state in a checkpoint. Raises ValueError: there is none, it cannot be read, or it is of another
     form."""
     try:
         state = read_json(folder / STATE_FILE)
     except (OSError, ValueError) as error:
-        raise BrokenCheckpoint(f"checkpoint {folder}: {STATE_FILE} cannot be read: {error}") from error
+        raise ValueError(f"checkpoint {folder}: {STATE_FILE} cannot be read: {error}") from error
     if (form := state.get("format")) != FORMAT:
         reader = "version 0.2.0 reads it" if form is None else "a later version reads it"
-        raise BrokenCheckpoint(f"checkpoint {folder}: is of format {form}, and this version reads {FORMAT}: {reader}")
+        raise ValueError(f"checkpoint {folder}: is of format {form}, and this version reads {FORMAT}: {reader}")
     return state
 
 
 def read_whole(folder: Path, parts: tuple[str, ...] = ("",)) -> dict[str, Any]:
     """SPIRAL's state in a checkpoint whose files, by the beginnings of their names, are as they were written; all are
-    read. Raises BrokenCheckpoint."""
+    read. Raises ValueError: they are not."""
     state = read_state(folder)
     if wrong := changed_files(folder, parts) if (folder / MANIFEST).is_file() else [MANIFEST]:
-        raise BrokenCheckpoint(
+        raise ValueError(
             f"checkpoint {folder}: missing, cut short or changed: {', '.join(wrong[:3])}; restore it, or go on from an "
             "older one (trainer.resume_mode=resume_path trainer.resume_from_path=...)"
         )
     if folder.name != f"global_step_{state['step']}":
-        raise BrokenCheckpoint(f"checkpoint {folder}: is of step {state['step']}")
+        raise ValueError(f"checkpoint {folder}: is of step {state['step']}")
     return state
 
 
@@ -214,14 +210,14 @@ class CheckpointFolder:
         another one; then it is the latest checkpoint.
 
         Raises:
-            BrokenCheckpoint: files of ranks did not come.
+            RuntimeError: files of ranks did not come.
         """
         self._prune(1)  # the disk need not have room for one more
         with whole_folder(self.folder(step)) as new:
             yield new
             for rank in range(self.ranks):
                 if not shard_file(new / "actor", self.ranks, rank).is_file():
-                    raise BrokenCheckpoint(
+                    raise RuntimeError(
                         f"checkpoint of step {step}: the weights of rank {rank} did not come: "
                         f"trainer.default_local_dir={self.path} must be a folder that all machines share"
                     )

@@ -137,5 +137,4 @@ class RunState:
                 self.console.say(f"{later}: a later checkpoint, which the run went back from, is here now")
             for written in (self.records, self.metrics):
                 written.cut_back(step)
-        initial, base = self.config.fsp.initial, self.config.actor_rollout_ref.model.path
-        self.league.restore(state.get("league", {}), folder, initial, base, step)
+        self.league.restore(state.get("league", {}), folder, step)

@@ -66,7 +66,7 @@ class Auditor:
         try:
             state = checkpoints.read_state(self.folder / f"global_step_{latest}")
             self.begun = max(int(state.get("records_after", 0)), 0)
-        except (checkpoints.BrokenCheckpoint, AttributeError, TypeError, ValueError, OverflowError):
+        except (AttributeError, TypeError, ValueError, OverflowError):
             pass  # there is none, or it is found to be damaged below
         due = [step for step in range(self.begun + 1, max(steps[-1], latest) + 1) if every and step % every == 0]
         self.problems += [f"step {step}: no file of games" for step in sorted({*due} - {*steps})]
@@ -201,7 +201,7 @@ class Auditor:
             if (state["step"], seed := state["settings"]["seed"]) != (step, self.settings.seed):
                 yield f"is of step {state['step']} and seed {seed}"
             in_flight = [] if self.settings.synchronous else [(block, place) for block, place, _ in state["in_flight"]]
-        except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError, OverflowError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             yield f"{type(error).__name__}: {error}"
             return
         yield from (f"{file} is not what was written with it" for file in changed_files(folder))
