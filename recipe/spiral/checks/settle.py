@@ -19,7 +19,7 @@ def settle(config: DictConfig) -> None:
     """Choose the config's extensions, for this process too, and set what follows, in place.
 
     Raises:
-        ValueError: an extension is not there.
+        ImportError: an extension is not there.
     """
     with open_dict(config):
         extensions.choose(config, note)

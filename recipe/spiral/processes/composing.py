@@ -50,11 +50,9 @@ def ray_cores(gpus: int) -> int:
 def in_verl(path: str) -> str:
     """The path of a file or folder of verl's package, which is not imported; ImportError: it is not installed."""
     verl = importlib.util.find_spec("verl")
-    found = Path(verl.origin).parent / path if verl is not None and verl.origin is not None else None
-    if found is None or not found.exists():
-        what = "is not installed" if verl is None else f"is {verl.origin}, another package; take it off PYTHONPATH, or"
-        raise ImportError(f"verl {what}: run run_scripts/setup.sh")
-    return str(found)
+    if verl is None or verl.origin is None:
+        raise ImportError("verl is not installed: run run_scripts/setup.sh")
+    return str(Path(verl.origin).parent / path)
 
 
 def folder(*paths: str) -> str:

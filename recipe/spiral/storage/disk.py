@@ -124,14 +124,13 @@ def flush(folder: Path) -> None:
             _fsync(path)
 
 
-def write_whole(file: Path, content: str | Iterable[str] | Iterable[bytes], durable: bool = True) -> None:
+def write_whole(file: Path, content: str | Iterable[bytes], durable: bool = True) -> None:
     """Write a file, in a folder that exists, atomically: after a crash it has either the old or the new content. If
     several processes write it, the last one wins. Without ``durable`` a crash of the machine may leave neither."""
     unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     try:
         with unfinished.open("wb") as out:
-            for part in [content] if isinstance(content, str) else content:
-                out.write(part.encode() if isinstance(part, str) else part)
+            out.writelines([content.encode()] if isinstance(content, str) else content)
             out.flush()
             if durable:
                 os.fsync(out.fileno())
