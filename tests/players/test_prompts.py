@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.players.prompts import TEMPLATES, History, encoder, extract_answer, tells_the_date
+from recipe.spiral.players.prompts import TEMPLATES, History, Template, encoder, extract_answer, tells_the_date
 from tests.made import in_linear_time
 from tests.players.chat_forms import FORMS, tokenizer
 
@@ -154,16 +154,16 @@ EARLIER: History = (("Two piles {4, 4}.", "[pile 0: 1]"), ("Two piles {3, 5}.", 
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("template", TEMPLATES)
-def test_a_prompt_is_whole_and_open(template: str, form: str) -> None:
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=list(TEMPLATES))
+def test_a_prompt_is_whole_and_open(template: Template, form: str) -> None:
     for style, ends_texts in product(("state", "dialogue"), (False, True)):
         made = tokenizer(form, ends_texts)
-        ids = encoder(made, template, style)(SEEN, EARLIER)
+        ids = encoder(made, template.name, style)(SEEN, EARLIER)
         assert ids[-1] != made.eos_token_id, "nothing would be left to say"
         if made.bos_token_id is not None and form != "smollm2":  # there it begins each message
             assert ids[0] == made.bos_token_id and made.bos_token_id not in ids[1:]
         asked, _ = str(made.decode(ids)).split(SEEN)
-        assert (TEMPLATES[template].system or "") in asked
+        assert (template.system or "") in asked
         for seen, action in EARLIER:
             assert (seen in asked) == (f"\\boxed{{{action}}}" in asked) == (style == "dialogue")
 

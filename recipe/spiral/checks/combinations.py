@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -230,7 +231,7 @@ def check_by_verl(config: DictConfig) -> None:
     from verl.utils.config import validate_config
 
     try:
-        with redirect_stdout(io.StringIO()):
+        with redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):
             validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     except Exception as error:  # mostly an AssertionError
         raise ValueError(f"verl refuses the config: {error!r}") from error

@@ -100,6 +100,7 @@ class Template:
     """How an observation becomes a conversation, or plain text for models without a chat template.
 
     Attributes:
+        name: how the config calls it.
         user: the user's message; ``{observation}`` stands for the observation, or for the question in a
             ``_general`` template. In a plain template with all that stands before the response.
         system: the system's message, if there is one. In a plain template the text's first paragraph.
@@ -108,6 +109,7 @@ class Template:
             that comes before all else, for models that do not know by themselves what an answer looks like.
     """
 
+    name: str
     user: str
     system: str | None = None
     plain: bool = False
@@ -216,20 +218,23 @@ _OF_QUESTIONS = _CONVERSATION.format("User asks a question.", "the answer")
 
 #: By name; a name with "_general" is the form for questions.
 TEMPLATES = {
-    # The observation as it is, with one line on the answer's form: short, for small models and instruct models.
-    "chat": Template(_SHORT),
-    "chat_general": Template(_LONG),
-    # After two examples: for models so small that they would not answer in that form otherwise.
-    "chat_examples": Template(_SHORT, examples=_EXAMPLES),
-    "chat_examples_general": Template(_LONG, examples=_EXAMPLE_QUESTIONS),
-    # SPIRAL's templates (arXiv 2506.24119, appendix), in its wording.
-    "qwen3": Template(f"{_GOAL}\nObservation: {_LONG}"),
-    "qwen3_general": Template(f"Question: {_LONG}"),
-    "llama_instruct": Template(f"Current Observation: {_LONG}", system=_GOAL),
-    "llama_instruct_general": Template(f"Question: {_LONG}", system="You are a helpful assistant."),
-    # For base models whose tokenizer has no chat template: plain text.
-    "octothinker": Template("User: Observation: {observation}\nAssistant:", system=_OF_GAMES, plain=True),
-    "octothinker_general": Template("User: Question: {observation}\nAssistant:", _OF_QUESTIONS, plain=True),
+    template.name: template
+    for template in (
+        # The observation as it is, with one line on the answer's form: short, for small models and instruct models.
+        Template("chat", _SHORT),
+        Template("chat_general", _LONG),
+        # After two examples: for models so small that they would not answer in that form otherwise.
+        Template("chat_examples", _SHORT, examples=_EXAMPLES),
+        Template("chat_examples_general", _LONG, examples=_EXAMPLE_QUESTIONS),
+        # SPIRAL's templates (arXiv 2506.24119, appendix), in its wording.
+        Template("qwen3", f"{_GOAL}\nObservation: {_LONG}"),
+        Template("qwen3_general", f"Question: {_LONG}"),
+        Template("llama_instruct", f"Current Observation: {_LONG}", system=_GOAL),
+        Template("llama_instruct_general", f"Question: {_LONG}", system="You are a helpful assistant."),
+        # For base models whose tokenizer has no chat template: plain text.
+        Template("octothinker", "User: Observation: {observation}\nAssistant:", system=_OF_GAMES, plain=True),
+        Template("octothinker_general", "User: Question: {observation}\nAssistant:", _OF_QUESTIONS, plain=True),
+    )
 }
 
 

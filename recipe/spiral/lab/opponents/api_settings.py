@@ -97,7 +97,8 @@ class ApiSettings:
             raise ValueError("base_url: must be an http(s) address without user name, password or query")
         if self.api_key_env is not None and not self.api_key_env.isidentifier():
             raise ValueError("api_key_env: must be the name of an environment variable that holds the key, or null")
-        if self.chat_template().plain or self.template.endswith("_general"):
+        template = self.chat_template()
+        if template.plain or template.name.endswith("_general"):
             raise ValueError(f"template={self.template!r}: does not go with a chat endpoint")
         if self.budget_usd is not None and None in (self.price_in, self.price_out):
             raise ValueError(f"budget_usd={self.budget_usd}: needs price_in and price_out")
