@@ -11,7 +11,6 @@ meanwhile. The target is 0.8 of plain torch's.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -19,10 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from recipe.spiral.lab.record_folder import RecordFolder  # noqa: E402
+from benchmarks.runs import seconds_of, steps_of
+from recipe.spiral.lab.record_folder import RecordFolder
 
 #: A turn's prompt and answer.
 Turn = tuple[list[int], list[int]]
@@ -68,7 +67,7 @@ def plain_torch(model: Any, optimizer: Any, turns: list[Turn], most: int) -> flo
     return time.perf_counter() - begin
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir", type=Path, help="a run with records of training games")
     parser.add_argument("--step", type=int, help="which step's games; otherwise the last one's")
@@ -79,8 +78,7 @@ def main() -> int:
     from transformers import AutoModelForCausalLM
 
     config = OmegaConf.load(given.run_dir / "config.yaml")
-    lines = map(json.loads, (given.run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    updates = {line["step"]: seconds for line in lines if (seconds := line["metrics"].get("timing_s/update_actor"))}
+    updates = {step.step: seconds_of(step)["update_actor"] for step in steps_of(given.run_dir)}
     step = given.step or max(updates)
     turns, actor = turns_of(given.run_dir, step), config.actor_rollout_ref.actor
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
@@ -93,8 +91,7 @@ def main() -> int:
     print(f"plain torch: {tokens / fastest:,.0f} tokens/s (the fastest of three)")
     print(f"the run's update: {passes * tokens / seconds:,.0f} tokens/s ({passes} passes in {seconds:.2f} s)")
     print(f"ratio: {passes * fastest / seconds:.2f}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -21,11 +21,8 @@ from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
 from ...processes.composing import RECIPE
-from ...processes.interrupts import interrupted_by
-from ...processes.terminal import fail, quiet_logging, run_command, show_traceback, visible
-from . import settings as schema
-
-_GOES_ON = "what was played is kept: once that is mended, the same command goes on"
+from ...processes.terminal import fail, quiet_logging, run_command, visible
+from .settings import Refused, Settings
 
 
 def main() -> None:
@@ -34,7 +31,7 @@ def main() -> None:
     end_on_signals()
     load_dotenv(Path.cwd() / ".env")  # what is set already wins
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, and does not print them and end the process
-    run_command(_composed)
+    run_command(_composed, "; the same command goes on with what is left")
 
 
 def _composed() -> int:
@@ -51,25 +48,22 @@ def _composed() -> int:
 
 
 def run(config: DictConfig) -> int:
-    """Evaluate; errors become one last line on stderr. Returns the exit status."""
+    """Evaluate; what is no bug becomes one last line on stderr. Returns the exit status."""
     try:
-        settings = schema.Settings.from_config(config)
+        settings = Settings.from_config(config)
     except (ValueError, OmegaConfBaseException) as error:
         return fail(error, status=2)
     from ...processes.launch import put_on_path, set_environment
 
-    if not settings.verbose:
-        quiet_logging()
-    hidden = {"VLLM_LOGGING_LEVEL"} if settings.verbose else set()
-    set_environment({name: value for name, value in settings.environment.items() if name not in hidden})
+    quiet_logging()
+    set_environment(settings.environment)
     put_on_path(RECIPE.parents[1])
     # with that environment
     from ...players.player import PlayerFailure, PlayerMisconfigured, PromptTooLong
     from ...storage.disk import InUse
     from ..own_command import clean_run
-    from .engines import EngineFailure, UnfitArguments
-    from .evaluation import Evaluation, NothingPlayed, Refused
-    from .evaluation_folder import OtherEvaluation
+    from .engines import EngineFailure
+    from .evaluation import Evaluation
 
     try:
         print(f"evaluation: {settings.folder}", flush=True)
@@ -77,18 +71,11 @@ def run(config: DictConfig) -> int:
             try:
                 evaluation = Evaluation(settings, show=lambda line: tqdm.write(visible(line)))
             except (ValueError, ImportError) as error:
-                raise Refused(str(error)) from error
+                return fail(error, status=2)
             text = evaluation.run()
         print(f"\n{visible(text)}", flush=True)
         return 0
-    except (InUse, OtherEvaluation, PlayerMisconfigured, Refused, UnfitArguments) as error:
+    except (InUse, PlayerMisconfigured, Refused) as error:
         return fail(error, status=2)
-    except KeyboardInterrupt as error:
-        return fail(f"interrupted by {interrupted_by(error)}; the same command goes on with what is left", 130)
     except (PlayerFailure, PromptTooLong, EngineFailure, OSError) as error:
-        return fail(f"{error}; {_GOES_ON}", status=1)
-    except NothingPlayed as error:
-        return fail(error, status=1)
-    except Exception as error:
-        show_traceback(error)
-        return fail(f"{type(error).__name__}: {error}", status=1)
+        return fail(f"{error}; what was played is kept: once that is mended, the same command goes on", status=1)

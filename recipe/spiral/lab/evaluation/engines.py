@@ -21,22 +21,16 @@ from ...rollouts.end_tokens import end_tokens
 from ...storage.disk import read_json
 from .policies import Policy
 from .policy_weights import computed_in
-from .settings import EngineSettings
+from .settings import EngineSettings, Refused
 
 Models = frozenset[Path]
 #: Seconds for loading other weights.
 RELOAD_LIMIT = 600.0
 _EXECUTOR = "distributed_executor_backend"
-#: The values that vLLM takes as ``max_lora_rank``.
-_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 
 class EngineFailure(RuntimeError):
     """An engine does not start, does not answer, or cannot load what it should."""
-
-
-class UnfitArguments(EngineFailure):
-    """vLLM refuses its settings before anything starts."""
 
 
 class Served(NamedTuple):
@@ -57,7 +51,7 @@ class VLLMEngine:
 
     Raises:
         ImportError: vLLM is not installed.
-        EngineFailure: the engine does not start; UnfitArguments: with these settings it never will.
+        EngineFailure: the engine does not start; Refused: with these settings it never will.
     """
 
     def __init__(self, served: Served, max_model_len: int, settings: EngineSettings, engines: int = 1) -> None:
@@ -74,7 +68,7 @@ class VLLMEngine:
             self._engine = AsyncLLM.from_engine_args(chosen)
         except Exception as error:
             # what its processes raise comes here as a RuntimeError
-            kind = UnfitArguments if isinstance(error, TypeError | ValueError) else EngineFailure
+            kind = Refused if isinstance(error, TypeError | ValueError) else EngineFailure
             raise kind(f"{served.model}: vLLM does not start: {error}") from error
         self._ends = end_tokens(served.texts or served.model)
 
@@ -171,7 +165,7 @@ def arguments(served: Served, max_model_len: int, settings: EngineSettings, engi
             "enable_lora": True,
             "max_loras": min(len(served.adapters), 8),
             "max_cpu_loras": len(served.adapters),
-            "max_lora_rank": next((known for known in _RANKS if known >= rank), rank),
+            "max_lora_rank": max(8, 1 << (rank - 1).bit_length()),  # vLLM takes powers of two
         }
     chosen |= settings.vllm
     if settings.tensor_parallel_size > 1 and str(chosen.get(_EXECUTOR)).endswith("UniProcExecutor"):

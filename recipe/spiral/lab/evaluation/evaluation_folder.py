@@ -18,17 +18,14 @@ from ...players.records import GameRecord
 from ...storage.disk import read_json, write_whole
 from ...storage.record_writer import line_of
 from ..record_folder import parse
+from .settings import Refused
 
 #: What the evaluation is, and its lines: games, policy tables and answers to benchmarks.
 MANIFEST, GAMES, TABLES, ANSWERS = "evaluation.json", "games.jsonl", "tables.jsonl", "answers.jsonl"
 
 
-class OtherEvaluation(ValueError):
-    """A folder holds an evaluation with other settings; the message says what differs."""
-
-
 class Lines:
-    """A file of lines, which one process appends to while others may read it."""
+    """A file of lines, which one process appends to, until it ends, while others may read it."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -43,9 +40,6 @@ class Lines:
 
     def __iter__(self) -> Iterator[bytes]:
         return lines_of(self.file)
-
-    def close(self) -> None:
-        self._out.close()
 
 
 def lines_of(file: Path) -> Iterator[bytes]:
@@ -87,30 +81,17 @@ class Manifest:
     policies: Mapping[str, Any]
     settings: Mapping[str, Any]
 
-    def continuing(self, earlier: Manifest, folder: Path) -> Manifest:
-        """The manifest of the folder's evaluation that is continued: it has the policies of both, and each setting that
-        one of them has used.
-
-        Raises:
-            OtherEvaluation: something that both name is not the same.
-        """
-        policies = {**earlier.policies, **self.policies}
-        settings = {name: earlier.settings.get(name) if now is None else now for name, now in self.settings.items()}
-        merged = Manifest(self.seed, self.randomness, policies, settings)
-        used = {name: value for name, value in earlier.settings.items() if value is not None}
-        before = Manifest(earlier.seed, earlier.randomness, {**policies, **earlier.policies}, {**settings, **used})
-        if changes := "; ".join(_differences(vars(before), vars(merged))):
-            raise OtherEvaluation(
-                f"{folder} holds an evaluation with other settings: use the same settings, or another folder: {changes}"
-            )
-        return merged
+    def over(self, other: Manifest) -> Manifest:
+        """This, with the other's policies and settings where this has none."""
+        used = {name: value for name, value in self.settings.items() if value is not None}
+        return Manifest(self.seed, self.randomness, {**other.policies, **self.policies}, {**other.settings, **used})
 
 
-def _differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
+def _changes(before: Any, now: Any, path: str = "") -> Iterator[str]:
     """What is not the same in two values as JSON has them."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in sorted({*before, *now}):
-            yield from _differences(before.get(key), now.get(key), f"{path}.{key}" if path else key)
+            yield from _changes(before.get(key), now.get(key), f"{path}.{key}" if path else key)
     elif before != now:
         yield f"{path}: {json.dumps(before)[:100]} there, {json.dumps(now)[:100]} now"
 
@@ -118,28 +99,29 @@ def _differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
 class EvaluationFolder:
     """An evaluation's folder, open for continuing it. One process at a time.
 
+    Attributes:
+        manifest: of all evaluations that the folder's games, tables and answers are of.
+
     Raises:
-        OtherEvaluation: the folder's games were played with other settings.
+        Refused: they were made with other settings.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        file = folder / MANIFEST
+        self.games, self.tables, self.answers = (Lines(folder / name) for name in (GAMES, TABLES, ANSWERS))
         self.manifest = Manifest(**json.loads(json.dumps(vars(manifest))))  # tuples are lists
-        held = [folder / name for name in (GAMES, TABLES, ANSWERS)]
+        file = folder / MANIFEST
         # one that was refused before it had anything does not keep the folder
-        if file.is_file() and any(lines.is_file() and lines.stat().st_size for lines in held):
-            self.manifest = self.manifest.continuing(Manifest(**read_json(file)), folder)
+        if file.is_file() and any(any(lines) for lines in (self.games, self.tables, self.answers)):
+            earlier = Manifest(**read_json(file))
+            self.manifest, before = self.manifest.over(earlier), earlier.over(self.manifest)
+            if changes := "; ".join(_changes(vars(before), vars(self.manifest))):
+                raise Refused(
+                    f"{folder} holds an evaluation with other settings: use the same settings, or another folder: "
+                    f"{changes}"
+                )
         write_whole(file, json.dumps(vars(self.manifest), indent=1) + "\n")
-        self.games, self.tables, self.answers = map(Lines, held)
 
     def add(self, record: GameRecord) -> None:
         """Store a game; errors as of ``Lines.append``."""
         self.games.append(line_of(record))
-
-    def __enter__(self) -> EvaluationFolder:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for lines in (self.games, self.tables, self.answers):
-            lines.close()

@@ -36,7 +36,7 @@ from typing import Any
 from ...storage.disk import write_whole
 from ..own_command import command
 from .evaluation_folder import GAMES, Manifest
-from .exploitability.exploitability_metrics import UNIFORM, UNSEEN
+from .measuring import UNIFORM
 from .ratings import Row
 
 VERSION = 2
@@ -44,6 +44,8 @@ RESULTS = "results"
 #: Columns of a terminal, and of a name.
 WIDTH, NAME = 100, 24
 _VERBS = {"win": "beats", "draw": "draws with", "loss": "loses to"}
+#: Above this share of answers that were not scored, sampling is recommended.
+_UNSEEN = 0.05
 #: Above this share of a policy's games, those that it ended by an illegal answer are told of.
 _ILLEGAL = 0.005
 
@@ -77,7 +79,7 @@ def _verdict(policy: str, figures: Mapping[str, Any]) -> Iterator[str]:
             said[game].append(f"ends {ended / of:.0%} of its games by an illegal answer")
     for kind, tell in (("exploitability", _exploited), ("optimality", _optimal)):
         for row in figures[kind]:
-            if row["policy"] == policy or row["policy"].startswith(f"{policy.partition('/')[0]}, average of"):
+            if row["policy"] == policy:
                 uniform = next(r for r in figures[kind] if (r["policy"], r["game"]) == (UNIFORM, row["game"]))
                 said.setdefault(row["game"], []).append(tell(row, uniform))
     for score in figures["benchmarks"].get(policy, ()):
@@ -96,11 +98,10 @@ def _match(opponent: str, roles: Sequence[Row], both: Row) -> str:
 
 
 def _exploited(row: Row, uniform: Row) -> str:
-    whose = "" if ", average of" not in row["policy"] else f"of the average of its run's {row['policy'].split()[-1]} "
     limits = "" if row["interval"] is None else " [{:.3f}, {:.3f}]".format(*row["interval"])
-    told = f"NashConv {whose}{row['nash_conv']:.3f}{limits} (0 is an equilibrium, random play has "
+    told = f"NashConv {row['nash_conv']:.3f}{limits} (0 is an equilibrium, random play has "
     told += f"{uniform['nash_conv']:.3f})"
-    if row["by"] == "scores" and row["illegal"][0] > UNSEEN:
+    if row["by"] == "scores" and row["illegal"][0] > _UNSEEN:
         told += f"; {row['illegal'][0]:.0%} of its answers are not the plain ones that were scored: "
         told += "exploitability.by=samples takes all answers"
     return told

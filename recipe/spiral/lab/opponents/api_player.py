@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...extras import install
-from ...players.player import PlayerFailure, Position, Response
+from ...players.player import PlayerFailure, PlayerMisconfigured, Position, Response
 from ...processes.terminal import visible
 from .api_costs import Costs, Usage
 from .api_settings import ApiSettings
@@ -230,7 +230,7 @@ def ask_once(endpoints: Mapping[str, ApiSettings], say: Callable[[str], None] = 
     nobody is costs seconds now, and the games of some steps later.
 
     ``endpoints`` are by what messages call each. ``say`` shows people a line about one that is there and has no answer
-    now. A ``ValueError`` names one that would not answer games, an ``ImportError`` a package that is not installed.
+    now. A ``PlayerMisconfigured`` names one that would not answer games, an ``ImportError`` a package that is missing.
     """
 
     async def ask(name: str, settings: ApiSettings) -> None:
@@ -241,7 +241,7 @@ def ask_once(endpoints: Mapping[str, ApiSettings], say: Callable[[str], None] = 
         except Busy as late:
             say(f"{name}: {late}; the run goes on, and asks it again in its games")
         except PlayerFailure as error:
-            raise ValueError(f"{name}: {error}") from None
+            raise PlayerMisconfigured(f"{name}: {error}") from None
 
     async def ask_all() -> None:
         await asyncio.gather(*(ask(name, settings) for name, settings in endpoints.items()))
