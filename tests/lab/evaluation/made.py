@@ -217,4 +217,6 @@ def settings(folder: Path, *overrides: str) -> Settings:
 
 
 def evaluation(folder: Path, fakes: Fakes, *overrides: str) -> Evaluation:
-    return Evaluation(settings(folder, *overrides), fakes, lambda line: None)
+    made = Evaluation(settings(folder, *overrides), lambda line: None)
+    made.start_engine = fakes  # type: ignore[assignment]
+    return made

@@ -21,7 +21,7 @@ from ..opponents import API
 from ..opponents.api_player import ask_once
 from ..opponents.api_settings import ApiSettings
 from .benchmarks import Answers, load_questions
-from .engines import Engines, Models, Served, Start, VLLMEngine, models_of
+from .engines import Engines, Models, Served, VLLMEngine, models_of
 from .evaluation_folder import EvaluationFolder, Manifest, read_games
 from .matches import GameId, Seating, games_of, plan, play_games
 from .measuring import Measuring
@@ -41,14 +41,14 @@ Work = dict[Models, list[Callable[[], Awaitable[None]]]]
 class Evaluation:
     """Everything is checked and prepared when this is made; nothing is played yet, and no engine is started.
 
-    ``start`` starts an engine; None: vLLM's. ``show`` shows people a line.
+    ``show`` shows people a line.
 
     Raises:
         ValueError: something is wrong with the settings, with a policy, or with benchmarks' data.
     """
 
-    def __init__(self, settings: Settings, start: Start | None = None, show: Callable[[str], None] = print) -> None:
-        self.settings, self.show, self._start = settings, show, start or self._start_vllm
+    def __init__(self, settings: Settings, show: Callable[[str], None]) -> None:
+        self.settings, self.show = settings, show
         kwargs = settings.data.apply_chat_template_kwargs
         asked = Asked(settings.prompt.template, settings.prompt.style, chat_template_kwargs=kwargs)
         self.policies = parse(settings.policies, settings.cache, "policies", asked)
@@ -81,7 +81,7 @@ class Evaluation:
         self._void: dict[GameId, list[str | None]] = defaultdict(list)
         self._answers: dict[str, Answers] = {}
 
-    def _start_vllm(self, served: Served, engines: int) -> VLLMEngine:
+    def start_engine(self, served: Served, engines: int) -> VLLMEngine:
         return VLLMEngine(served, self.settings.max_model_len, self.settings.engine, engines)
 
     def _unmeasured(self) -> Iterator[str]:
@@ -155,7 +155,7 @@ class Evaluation:
 
     async def _do(self, work: Work) -> None:
         """Do all work, in an order in which most models are loaded already."""
-        self._engines = Engines(self._start, self.known.values(), work, self.show)
+        self._engines = Engines(self.start_engine, self.known.values(), work, self.show)
         done, total = len(self._counted), len(self.games)
         try:
             with tqdm(total=total, initial=done, unit="game", desc="games", disable=done == total) as self._bar:

@@ -6,9 +6,7 @@ goes on with what is missing; with other settings it is refused.
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +34,7 @@ class Lines:
         """Append a line, with its end; once this returns, a kill of the process cannot take it away. Raises OSError:
         there is no room."""
         if (self._out.write(line) or 0) < len(line):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.file))
+            raise OSError(f"{self.file}: there is no room for a line")
 
     def __iter__(self) -> Iterator[bytes]:
         return lines_of(self.file)

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -109,15 +110,13 @@ class Measuring:
 
     def score(self, seating: Seating) -> None:
         """Make the tables that are missing by scores."""
-        by_policy: dict[str, list[Measured]] = defaultdict(list)
-        for each in self.missing(ReadBy.scores):
-            by_policy[each.policy.name].append(each)
-        for name, missing in by_policy.items():
+        for name, group in groupby(self.missing(ReadBy.scores), lambda each: each.policy.name):
             import torch
 
-            self._show(f"log-probabilities of {name}: {', '.join(each.game for each in missing)}")
-            scorer = seating.scorer(missing[0].policy)
-            for each in missing:
+            of_it = [*group]
+            self._show(f"log-probabilities of {name}: {', '.join(each.game for each in of_it)}")
+            scorer = seating.scorer(of_it[0].policy)
+            for each in of_it:
                 for row, values in enumerate(read_scores(each.tree, scorer(each.game)).table.tolist()):
                     each.add(row, values)
             del scorer

@@ -185,7 +185,7 @@ def _batch(
         for index in range(share):
             made_up = train[game].made_up if index % 2 else []
             row += reader.examples(rng.choice(made_up or train[game].played), schedule.questions, rng)
-            tree = Tree.of(row)
+            tree = Tree(row)
             if len(tree.tokens) >= schedule.tree_tokens or index == share - 1:
                 trees.append(tree)
                 row = []
