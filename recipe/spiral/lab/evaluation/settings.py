@@ -20,9 +20,8 @@ from ...config import Style, out_of_range, within
 from ...games import resolve
 from ...match import Rules
 from ...players.prompts import get_template
-from ...processes.composing import refuse_environment
 from ...storage.run_files import config_file
-from ..opponents import API
+from ..opponents.api_settings import refuse_environment
 from .benchmark_questions import get_benchmark
 from .exploitability.information_sets import check_whole_distribution, measured_games
 
@@ -122,7 +121,7 @@ class Settings:
             ValueError: something is wrong that its types do not say; the message names the setting.
         """
         for entries in ("policies", "opponents"):
-            refuse_environment(config, entries, API)
+            refuse_environment(config, entries)
         for wrong in out_of_range(config):
             raise ValueError(wrong)
         return cast(Settings, OmegaConf.to_object(config))
