@@ -49,7 +49,8 @@ class NotAsked(PlayerFailure):
 
 
 class ApiPlayer:
-    """Asks an endpoint for each turn, with the present observation alone. One player serves all games of a process.
+    """Asks an endpoint for each turn, with the present observation alone. One player serves all games of a process,
+    in one event loop.
 
     A failing or slow endpoint costs its own games only: every response is bounded by ``total_timeout`` once it has its
     place. One that fails again and again, or wants to be paid, is left alone for a while, so that a dead one does not
@@ -72,8 +73,8 @@ class ApiPlayer:
         self.patience = 2 * settings.max_concurrency
         self._failures, self._last_failure, self._asked_again = 0, "", 0.0  # in a row
         self._key = settings.key() or "none"
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._connect()  # now: the library's import takes a second
+        self._places = asyncio.Semaphore(settings.max_concurrency)
+        self._client = self._connected()  # now: the library's import takes a second
 
     async def respond(self, position: Position) -> Response:
         """The model's answer to the observation, with what it used.
@@ -84,9 +85,6 @@ class ApiPlayer:
         """
         # 31 bits: not every endpoint reads longer numbers.
         seed = position.key.seed("api player", position.player, position.turn) >> 32
-        if self._loop not in (None, loop := asyncio.get_running_loop()):  # connections cannot change theirs
-            self._connect()
-        self._loop = loop
         async with self._places:
             self._check()
             try:
@@ -122,8 +120,8 @@ class ApiPlayer:
             return self._read(answer, messages)
         raise failure  # outside of except: its context might show the key
 
-    def _connect(self) -> None:
-        """Make the client, and the places of the responses that may be awaited at a time."""
+    def _connected(self) -> Any:
+        """The library's client."""
         if importlib.util.find_spec("openai") is None:
             raise ImportError(f"opponents behind an API need the openai package: {install('api')}")
         import openai
@@ -140,8 +138,7 @@ class ApiPlayer:
                     del request.headers[name]
             request.headers["Authorization"] = authorization
 
-        self._places = asyncio.Semaphore(settings.max_concurrency)
-        self._client: Any = openai.AsyncOpenAI(
+        return openai.AsyncOpenAI(
             api_key=self._key,
             base_url=settings.base_url,
             timeout=openai.Timeout(settings.timeout, connect=min(settings.timeout, _CONNECT)),
