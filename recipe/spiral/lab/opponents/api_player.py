@@ -10,6 +10,7 @@ import importlib.util
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -103,13 +104,13 @@ class ApiPlayer:
         """
         settings = self.settings
         messages = settings.chat_template().messages(observation)
-        fields: dict[str, Any] = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
-        fields |= {"seed": seed if settings.send_seed else None, "extra_body": settings.extra_body}
-        given = {name: value for name, value in fields.items() if value is not None}
+        sampling = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
+        sampling["seed"] = seed if settings.send_seed else None
+        given = {name: value for name, value in sampling.items() if value is not None}
         try:
             async with asyncio.timeout(settings.total_timeout):
                 answer = await self._client.chat.completions.create(
-                    model=settings.model, messages=messages, stream=False, **given
+                    model=settings.model, messages=messages, stream=False, extra_body=settings.extra_body, **given
                 )
         except asyncio.CancelledError:
             self._count(messages)
@@ -161,16 +162,14 @@ class ApiPlayer:
 
     def _read(self, answer: Any, messages: Sequence[dict[str, str]]) -> Response:
         """A response: any field of ``answer`` may be missing or of another type."""
-        text, truncated = None, False
-        try:
+        said, truncated = None, False
+        with suppress(AttributeError, LookupError, TypeError):
             truncated = answer.choices[0].finish_reason == "length"
-            text = answer.choices[0].message.content
-        except (AttributeError, LookupError, TypeError):
-            pass
-        if text is None and truncated:
-            text = ""  # hidden reasoning has taken all there was: that is the model's own doing
-        usage = self._count(messages, text if isinstance(text, str) else "", getattr(answer, "usage", None))
-        if not isinstance(text, str) or not (text.strip() or truncated):
+            said = answer.choices[0].message.content
+        text = said if isinstance(said, str) else ""
+        usage = self._count(messages, text, getattr(answer, "usage", None))
+        # Cut off before the text, hidden reasoning has taken all there was: that is the model's own doing.
+        if not text.strip() and not truncated:
             raise PlayerFailure(f"{self.settings.model}: the answer has no text: {self._words(str(answer))}")
         # Half of a surrogate pair is valid in JSON, and cannot be written to a file of records.
         text = self._without_key(text.encode("utf-8", "replace").decode())
