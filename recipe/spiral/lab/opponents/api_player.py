@@ -10,7 +10,7 @@ import importlib.util
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -242,11 +242,9 @@ def ask_once(endpoints: Mapping[str, ApiSettings], say: Callable[[str], None] = 
     async def ask_all() -> None:
         await asyncio.gather(*(ask(name, settings) for name, settings in endpoints.items()))
 
-    loop = asyncio.new_event_loop()
-    try:
+    # Unlike asyncio.run, its end waits for no look-up of a host's name.
+    with closing(asyncio.new_event_loop()) as loop:
         loop.run_until_complete(ask_all())
-    finally:
-        loop.close()  # unlike asyncio.run's, this end waits for no look-up of a host's name
 
 
 def _tokens(text: str) -> int:
