@@ -97,11 +97,9 @@ def compare(before: Path, after: Path) -> int:
 
 def games(run_dir: Path, step: int) -> list[dict[str, Any]]:
     """A step's games; [] if there is no such step."""
-    files = list((run_dir / "games").glob(f"train_step_{step:06d}.jsonl*"))
-    if not files:
-        return []
-    text = gzip.decompress(files[0].read_bytes()) if files[0].suffix == ".gz" else files[0].read_bytes()
-    return [json.loads(line) for line in text.splitlines()]
+    file = run_dir / "games" / f"train_step_{step:06d}.jsonl.gz"
+    lines = gzip.decompress(file.read_bytes()).splitlines() if file.is_file() else []
+    return list(map(json.loads, lines))
 
 
 def said(game: dict[str, Any]) -> tuple[Any, ...]:

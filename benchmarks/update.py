@@ -48,16 +48,14 @@ def packed(turns: list[Turn], most: int) -> Iterator[list[Turn]]:
 def plain_torch(model: Any, optimizer: Any, turns: list[Turn], most: int) -> float:
     """Seconds of one optimizer step over all turns."""
     import torch
+    from torch.nn.utils.rnn import pad_sequence
 
     begin = time.perf_counter()
     for batch in packed(turns, most):
-        longest = max(len(prompt) + len(answer) for prompt, answer in batch)
-        ids, mask, answers = (torch.zeros(len(batch), longest, dtype=torch.long) for _ in range(3))
-        for row, (prompt, answer) in enumerate(batch):
-            length = len(prompt) + len(answer)
-            ids[row, :length] = torch.tensor(prompt + answer)
-            mask[row, :length] = 1
-            answers[row, len(prompt) : length] = 1
+        ids = pad_sequence([torch.tensor(prompt + answer) for prompt, answer in batch], batch_first=True)
+        begins, ends = torch.tensor([(len(prompt), len(prompt) + len(answer)) for prompt, answer in batch]).T[..., None]
+        places = torch.arange(ids.shape[1])
+        mask, answers = (places < ends).long(), (places >= begins) & (places < ends)
         logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1].float()
         log_probs = -torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
         (-(log_probs * answers[:, 1:]).sum() / len(turns)).backward()

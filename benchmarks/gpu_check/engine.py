@@ -41,21 +41,17 @@ class Engine:
         settings = OmegaConf.to_object(config).engine
         for module in settings.modules:
             importlib.import_module(module)
-        from transformers import AutoTokenizer
         from vllm import LLM
 
         from recipe.spiral.lab.evaluation.engines import Served, arguments
 
         self._probe, self.adapters = probe, tuple(adapters)
         wanted = arguments(Served(model, self.adapters), 512, settings)
-        del wanted["enable_log_requests"]  # only vLLM's asynchronous engine has it
         self.llm = LLM(**wanted | {"enable_sleep_mode": not probe.on_cpu})
-        tokenizer = AutoTokenizer.from_pretrained(model)
-        self.prompts: list[list[int]] = [tokenizer.encode(prompt) for prompt in PROMPTS]
         dtype = str(self.llm.llm_engine.vllm_config.model_config.dtype).removeprefix("torch.")
         self.tolerance = TOLERANCE.get(dtype, TOLERANCE["bfloat16"])
 
-    def ask(self, prompts: Sequence[list[int]], loras: Sequence[Path | None] = (), **sampling: Any) -> list[Answer]:
+    def ask(self, prompts: Sequence[str], loras: Sequence[Path | None] = (), **sampling: Any) -> list[Answer]:
         """Responses of 24 tokens to all prompts at once, greedy unless ``sampling`` says otherwise."""
         from vllm import SamplingParams
         from vllm.lora.request import LoRARequest
@@ -63,9 +59,8 @@ class Engine:
         settings: dict[str, Any] = {"temperature": 0.0, "max_tokens": 24, **sampling}
         parameters = SamplingParams(**settings, ignore_eos=True, logprobs=0, detokenize=False)
         requests: Any = [path and LoRARequest(str(path), 1 + self.adapters.index(path), str(path)) for path in loras]
-        asked: Any = [{"prompt_token_ids": prompt} for prompt in prompts]
         answers = []
-        for output in self.llm.generate(asked, parameters, lora_request=requests or None, use_tqdm=False):
+        for output in self.llm.generate(prompts, parameters, lora_request=requests or None, use_tqdm=False):
             whole: Any = output.outputs[0]
             log_probs = [given[token].logprob for token, given in zip(whole.token_ids, whole.logprobs, strict=True)]
             answers.append((list(output.prompt_token_ids or ()), list(whole.token_ids), log_probs))
@@ -73,7 +68,7 @@ class Engine:
 
     def answers(self, name: str, model: Path, lora: Path | None = None) -> list[Answer]:
         """Greedy answers, one after another. It is checked that these weights gave them."""
-        found = [answer for prompt in self.prompts for answer in self.ask([prompt], [lora] if lora else [])]
+        found = [answer for prompt in PROMPTS for answer in self.ask([prompt], [lora] if lora else [])]
         self.judge(name, found, model, lora)
         return found
 
@@ -128,10 +123,10 @@ def _one_model(probe: Probe, model: Path, other: Path) -> None:
     used = bool(engine.llm.llm_engine.vllm_config.use_v2_model_runner)
     probe.check("the engine runs the Model Runner that was asked for", used == (os.environ[RUNNER] == "1"))
     engine.answers("answers", model)
-    once, again, others = (engine.ask(engine.prompts, temperature=1.0, seed=seed) for seed in (1, 1, 2))
+    once, again, others = (engine.ask(PROMPTS, temperature=1.0, seed=seed) for seed in (1, 1, 2))
     tokens = [[answer[1] for answer in sample] for sample in (once, again, others)]
     probe.check("seeded answers repeat, and another seed answers differently", tokens[0] == tokens[1] != tokens[2])
-    engine.judge("answers in one batch", engine.ask(engine.prompts * 4), model)
+    engine.judge("answers in one batch", engine.ask(PROMPTS * 4), model)
     engine.load(other)
     apart = gap(engine.answers("after reload_weights: the other weights answer", other), model)
     probe.check("the first weights would be noticed", apart > 2 * engine.tolerance, f"{apart:.1e} nats in the mean")
@@ -148,10 +143,10 @@ def _adapters(probe: Probe, model: Path, adapters: Sequence[Path]) -> None:
     engine.answers("with LoRA: the base", model)
     for path in adapters:
         engine.answers(f"LoRA: {path.name}", model, path)
-    prompts, served = engine.prompts, (*adapters, None)
-    mixed = engine.ask([prompt for _ in served for prompt in prompts], [lora for lora in served for _ in prompts])
+    served = (*adapters, None)
+    mixed = engine.ask(PROMPTS * len(served), [lora for lora in served for _ in PROMPTS])
     for place, lora in enumerate(served):
-        part = mixed[place * len(prompts) : (place + 1) * len(prompts)]
+        part = mixed[place * len(PROMPTS) : (place + 1) * len(PROMPTS)]
         engine.judge(f"in one batch with the others: {lora.name if lora else 'the base'}", part, model, lora)
     engine.sleep("after sleep 1, wake_up: the adapter", 1, model, adapters[0])
     engine.close()

@@ -39,7 +39,7 @@ Update = StrEnum("Update", "game batch")
 
 @dataclass
 class Rules:
-    illegal_rewards: Any
+    illegal_rewards: list[float]
     truncated: Truncated
     turn_cap: int | None = within(1)
 

@@ -80,10 +80,9 @@ def setting(config: DictConfig | None, key: str) -> Any:
     """A value of the config, as JSON has it; None if it is not known."""
     try:
         value = None if config is None else OmegaConf.select(config, key)
-        value = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
     except OmegaConfBaseException:
         return None
-    return None if (value := unresolved(value)) == MISSING else value
+    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
 
 
 # -- the settings that a start changed ---------------------------------------------------------------------------------
@@ -100,7 +99,7 @@ def note_changes(
     """
     file = run_dir / CHANGES
     noted = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
-    was, asked = _flat(OmegaConf.to_container(before)), _flat(unresolved(OmegaConf.to_container(now)))
+    was, asked = flat(OmegaConf.to_container(before)), flat(unresolved(OmegaConf.to_container(now)))
     for later in reversed([entry for entry in noted if entry["step"] > step]):
         was |= {name: values[0] for name, values in later["changed"].items()}
     changed = {
@@ -114,11 +113,11 @@ def note_changes(
     return changed
 
 
-def _flat(values: Any, name: str = "") -> dict[str, Any]:
+def flat(values: Any, name: str = "") -> dict[str, Any]:
     """The values of a config by their whole names; a list is one value."""
     if not isinstance(values, Mapping):
         return {name: values}
-    inside = [_flat(value, f"{name}.{key}" if name else str(key)) for key, value in values.items()]
+    inside = [flat(value, f"{name}.{key}" if name else str(key)) for key, value in values.items()]
     return {key: value for part in inside for key, value in part.items()}
 
 
@@ -159,7 +158,7 @@ class MetricsFile:
         if self._file.is_file():
             with self._file.open("rb") as lines:
                 kept = (line for line in lines if (logged := _parse(line)) is not None and logged.step <= step)
-                write_whole(self._file, (line.decode() for line in kept))
+                write_whole(self._file, kept)
 
 
 def read_metrics(file: Path, start: int = 0) -> Iterator[tuple[Logged, int]]:

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from omegaconf import OmegaConf
 
@@ -91,7 +92,7 @@ def test_a_game_is_recorded_with_what_it_used(serve: Serve) -> None:
     assert first.usage == last.usage == asdict(Usage(100, 20, (100 * 2 + 20 * 10) / 1e6))
     assert second.usage is None
     assert (first.response, first.verdict, last.verdict) == ("I take it. \\boxed{[4]}", "legal", "illegal")
-    assert GameRecord.from_dict(json.loads(record.to_json())) == record
+    assert msgspec.json.decode(record.to_json(), type=GameRecord) == record
     assert who.costs.of(who.name) == (240, pytest.approx(2 * 0.0004))
 
 

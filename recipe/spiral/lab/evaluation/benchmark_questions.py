@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from ...config import written
 from ...players.seeds import derive_seed
@@ -30,13 +30,14 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 class Benchmark(NamedTuple):
-    """A benchmark: its name in the config, files and tables, and its path, split and configuration on the hub."""
+    """A benchmark: its name in the config, files and tables, its path, split and configuration on the hub, and whether
+    its answers are choices."""
 
     id: str
-    kind: Literal["math", "choice"]
     hub: str
     split: str = "test"
     config: str | None = None
+    choice: bool = False
 
     def read(self, row: Mapping[str, Any], number: int) -> Question:
         """The question of a row, whose ``number`` in the file, from 0, is the question's id if it has none.
@@ -44,18 +45,18 @@ class Benchmark(NamedTuple):
         Raises:
             ValueError: the row has no valid question; the message says why.
         """
-        return question_of(self.id, row, number, choice=self.kind == "choice")
+        return question_of(self.id, row, number, choice=self.choice)
 
 
 _BENCHMARKS = (
-    Benchmark("math500", "math", "HuggingFaceH4/MATH-500"),
-    Benchmark("aime24", "math", "math-ai/aime24"),
-    Benchmark("aime25", "math", "math-ai/aime25"),
-    Benchmark("olympiadbench", "math", "Hothan/OlympiadBench", "train", "OE_TO_maths_en_COMP"),
-    Benchmark("amc23", "math", "math-ai/amc23"),
-    Benchmark("minerva", "math", "math-ai/minervamath"),
-    Benchmark("gpqa", "choice", "Idavidrein/gpqa", "train", "gpqa_diamond"),
-    Benchmark("mmlu_pro", "choice", "TIGER-Lab/MMLU-Pro"),
+    Benchmark("math500", "HuggingFaceH4/MATH-500"),
+    Benchmark("aime24", "math-ai/aime24"),
+    Benchmark("aime25", "math-ai/aime25"),
+    Benchmark("olympiadbench", "Hothan/OlympiadBench", "train", "OE_TO_maths_en_COMP"),
+    Benchmark("amc23", "math-ai/amc23"),
+    Benchmark("minerva", "math-ai/minervamath"),
+    Benchmark("gpqa", "Idavidrein/gpqa", "train", "gpqa_diamond", choice=True),
+    Benchmark("mmlu_pro", "TIGER-Lab/MMLU-Pro", choice=True),
 )
 CATALOG: Mapping[str, Benchmark] = {benchmark.id: benchmark for benchmark in _BENCHMARKS}
 

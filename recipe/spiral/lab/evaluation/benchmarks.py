@@ -65,11 +65,9 @@ def load_questions(settings: Benchmarks) -> list[Question]:
         ValueError: there are none, or they cannot be read.
         ImportError: the package that judges answers is missing.
     """
-    if settings.names:
-        check_installed("benchmarks.names")
-    names = dict.fromkeys(settings.names)
+    check_installed("benchmarks.names")
     path = None if settings.path is None else Path(settings.path)
-    return [question for name in names for question in load(name, path, settings.limit)]
+    return [question for name in dict.fromkeys(settings.names) for question in load(name, path, settings.limit)]
 
 
 class Answers:
@@ -79,7 +77,7 @@ class Answers:
     def __init__(self, lines: Lines, policy: Policy, settings: Settings) -> None:
         self._lines, self.policy, self._settings = lines, policy, settings
         asked = settings.benchmarks
-        self._template = general_template(asked.template or policy.template)
+        self._template = general_template(policy.template)
         self._sampling = {**vars(asked.sampling), "max_tokens": asked.max_response_length}
         how = [settings.seed, self._sampling, policy.identity, self._template.name]
         digest = hashlib.blake2b(json.dumps(how, sort_keys=True).encode(), digest_size=16).hexdigest()
@@ -161,6 +159,9 @@ def score(benchmark: str, graded: Sequence[Sequence[Graded]], compare: Callable[
         comparisons.append(compare(first, second))
         return comparisons[-1] == "right"
 
+    def share_of(reason: str) -> Row:
+        return _share([verdict.reason == reason for verdict in verdicts])
+
     samples = len(groups[0])
     ks = sorted({samples, *(2**power for power in range(samples.bit_length()))})  # 1, 2, 4, ..., and all
     rights = [sum(verdict.correct for verdict in group) for group in groups]
@@ -172,15 +173,10 @@ def score(benchmark: str, graded: Sequence[Sequence[Graded]], compare: Callable[
         "pass_at": {k: _share([pass_at(samples, right, k) for right in rights]) for k in ks},
         "maj": _share([majority(group, same) for group in groups]),
         "truncated": _share([answer.truncated for answer in answers]),
-        **{
-            name: _share([verdict.reason == reason for verdict in verdicts])
-            for name, reason in (
-                ("no_answer", "no answer"),
-                ("unreadable", "unreadable"),
-                ("time_outs", "time-out"),
-                ("crashes", "crash"),
-            )
-        },
+        "no_answer": share_of("no answer"),
+        "unreadable": share_of("unreadable"),
+        "time_outs": share_of("time-out"),
+        "crashes": share_of("crash"),
         "comparisons_failed": _share([reason in FAILURES for reason in comparisons]),
         "tokens": _share([answer.tokens for answer in answers]),
     }

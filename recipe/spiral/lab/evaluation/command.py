@@ -10,12 +10,11 @@ from __future__ import annotations
 from ...processes.interrupts import end_on_signals  # the first import: it does so at once
 
 # isort: split
-import os
+import sys
 from pathlib import Path
 
 import hydra
 from dotenv import load_dotenv
-from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
@@ -26,25 +25,18 @@ from .settings import Refused, Settings
 
 
 def main() -> None:
-    """Run the evaluation, or with ``-m`` one after another, and end the process with status 0, 1 (failed), 2 (bad
-    config, or another evaluation's folder) or 130 (interrupted)."""
+    """Run the evaluation, and end the process with status 0, 1 (failed, or not composed), 2 (refused) or 130
+    (interrupted)."""
     end_on_signals()
     load_dotenv(Path.cwd() / ".env")  # what is set already wins
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, and does not print them and end the process
-    run_command(_composed, "; the same command goes on with what is left")
+    run_command(compose, "; the same command goes on with what is left")
 
 
-def _composed() -> int:
-    statuses: list[int] = []
-
-    def compose(config: DictConfig) -> None:
-        statuses.append(run(config))
-
-    try:
-        hydra.main(config_path=str(RECIPE / "config"), config_name="eval", version_base=None)(compose)()
-    except (HydraException, OmegaConfBaseException, OSError) as error:
-        return fail(f"{error} {error.__cause__ or ''}", status=2)
-    return max(statuses, default=0)
+@hydra.main(config_path=str(RECIPE / "config"), config_name="eval", version_base=None)
+def compose(config: DictConfig) -> None:
+    """Run one config that Hydra has composed; with ``-m`` they are run one after another, until one fails."""
+    if (status := run(config)) != 0:
+        sys.exit(status)
 
 
 def run(config: DictConfig) -> int:

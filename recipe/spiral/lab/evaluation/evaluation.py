@@ -21,13 +21,13 @@ from ..opponents import API
 from ..opponents.api_player import ask_once
 from ..opponents.api_settings import ApiSettings
 from .benchmarks import Answers, load_questions
-from .engines import Engines, Models, Served, Start, VLLMEngine, models_of
-from .evaluation_folder import EvaluationFolder, Manifest, read_games
+from .engines import Engines, Models, Served, VLLMEngine, models_of
+from .evaluation_folder import EvaluationFolder, read_games
 from .matches import GameId, Seating, games_of, plan, play_games
 from .measuring import Measuring
 from .policies import Asked
 from .policy_entries import parse
-from .ratings import Row, rate_all
+from .ratings import rate_all
 from .results import write_results
 from .settings import ReadBy, Settings
 from .tabulation import Tabulation
@@ -41,14 +41,14 @@ Work = dict[Models, list[Callable[[], Awaitable[None]]]]
 class Evaluation:
     """Everything is checked and prepared when this is made; nothing is played yet, and no engine is started.
 
-    ``start`` starts an engine; None: vLLM's. ``show`` shows people a line.
+    ``show`` shows people a line.
 
     Raises:
         ValueError: something is wrong with the settings, with a policy, or with benchmarks' data.
     """
 
-    def __init__(self, settings: Settings, start: Start | None = None, show: Callable[[str], None] = print) -> None:
-        self.settings, self.show, self._start = settings, show, start or self._start_vllm
+    def __init__(self, settings: Settings, show: Callable[[str], None]) -> None:
+        self.settings, self.show = settings, show
         kwargs = settings.data.apply_chat_template_kwargs
         asked = Asked(settings.prompt.template, settings.prompt.style, chat_template_kwargs=kwargs)
         self.policies = parse(settings.policies, settings.cache, "policies", asked)
@@ -81,7 +81,7 @@ class Evaluation:
         self._void: dict[GameId, list[str | None]] = defaultdict(list)
         self._answers: dict[str, Answers] = {}
 
-    def _start_vllm(self, served: Served, engines: int) -> VLLMEngine:
+    def start_engine(self, served: Served, engines: int) -> VLLMEngine:
         return VLLMEngine(served, self.settings.max_model_len, self.settings.engine, engines)
 
     def _unmeasured(self) -> Iterator[str]:
@@ -105,8 +105,12 @@ class Evaluation:
             Exception: whatever else a player raises. What was played by then is stored.
         """
         settings = self.settings
-        identities = {policy.name: policy.identity for policy in self.known.values()}
-        manifest = Manifest(settings.seed, settings.randomness, identities, settings.decisive())
+        manifest = {
+            "seed": settings.seed,
+            "randomness": settings.randomness,
+            "policies": {policy.name: policy.identity for policy in self.known.values()},
+            "settings": settings.decisive(),
+        }
         self._folder = EvaluationFolder(settings.folder, manifest)
         for note in self.notes:
             self.show(note)
@@ -155,7 +159,7 @@ class Evaluation:
 
     async def _do(self, work: Work) -> None:
         """Do all work, in an order in which most models are loaded already."""
-        self._engines = Engines(self._start, self.known.values(), work, self.show)
+        self._engines = Engines(self.start_engine, self.known.values(), work, self.show)
         done, total = len(self._counted), len(self.games)
         try:
             with tqdm(total=total, initial=done, unit="game", desc="games", disable=done == total) as self._bar:
@@ -184,23 +188,20 @@ class Evaluation:
                 f"{settings.max_prompt_length}, and were lost for both players; play them with a longer one in another "
                 "folder"
             )
+        if self._answers:
+            self.show("judging the answers to the benchmarks")
+        with Grader() as grader:
+            judged = {name: answers.judged(self.questions, grader) for name, answers in self._answers.items()}
         anchor = self.opponents[0].name if self.opponents else None
         figures = {
+            "manifest": self._folder.manifest,
             "results": results,
             "ratings": rate_all(self._tabulation.outcomes(), anchor),
             **self.measuring.figures(),
-            "benchmarks": self._judged(),
+            "benchmarks": judged,
             "notes": [*self.notes, *self._given_up()],
         }
-        return write_results(settings.folder, self._folder.manifest, [each.name for each in self.policies], figures)
-
-    def _judged(self) -> dict[str, list[Row]]:
-        """The benchmarks' figures, by policy."""
-        if not self._answers:
-            return {}
-        self.show("judging the answers to the benchmarks")
-        with Grader() as grader:
-            return {name: answers.judged(self.questions, grader) for name, answers in self._answers.items()}
+        return write_results(settings.folder, [each.name for each in self.policies], figures)
 
     def _given_up(self) -> Iterator[str]:
         """Whose games were void each time, how many, and why the first was."""

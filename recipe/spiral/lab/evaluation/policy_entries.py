@@ -33,8 +33,7 @@ def parse(entries: Iterable[Any], cache: Path, setting: str = "policies", asked:
     """A config's list of policies; ``setting`` is its name, and checkpoints are exported into ``cache``, once.
 
     Raises:
-        ValueError: a bad entry, or nothing at a path.
-        BrokenCheckpoint, ExportError: a checkpoint that cannot be exported.
+        ValueError: a bad entry, nothing at a path, or a checkpoint that cannot be exported.
         ImportError: a package is not installed.
     """
     policies = []

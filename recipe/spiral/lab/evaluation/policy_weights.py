@@ -36,7 +36,7 @@ def exported(checkpoint: Path, cache: Path) -> Path:
     It is exported again if the checkpoint has changed. Returns the folder.
 
     Raises:
-        ExportError, BrokenCheckpoint: it cannot be exported.
+        ValueError: it cannot be exported.
     """
     from transformers.utils import logging as transformers_logging
 

@@ -19,15 +19,12 @@ from ...config import Rules as RulesSection
 from ...config import Style, out_of_range, within
 from ...games import resolve
 from ...match import Rules
-from ...players.prompts import general_template, get_template
-from ...processes.composing import refuse_environment
+from ...players.prompts import get_template
 from ...storage.run_files import config_file
-from ..opponents import API
+from ..opponents.api_settings import refuse_environment
 from .benchmark_questions import get_benchmark
 from .exploitability.information_sets import check_whole_distribution, measured_games
 
-#: As ``defaults`` in the YAML calls it.
-SCHEMA = "evaluation_schema"
 #: A number that is above 0.
 _POSITIVE = 1e-9
 
@@ -72,7 +69,6 @@ class ExactMetric:
 class Benchmarks:
     names: list[str]
     path: str | None
-    template: str | None
     sampling: Sampling
     limit: int | None = within(1)
     samples: int = within(1)
@@ -125,7 +121,7 @@ class Settings:
             ValueError: something is wrong that its types do not say; the message names the setting.
         """
         for entries in ("policies", "opponents"):
-            refuse_environment(config, entries, API)
+            refuse_environment(config, entries)
         for wrong in out_of_range(config):
             raise ValueError(wrong)
         return cast(Settings, OmegaConf.to_object(config))
@@ -139,9 +135,8 @@ class Settings:
             if metric.games and metric.by is ReadBy.scores:
                 check_whole_distribution(self.sampling, f"{name}.by=scores", "sampling", f"{name}.by=samples")
         self.benchmarks.names = [get_benchmark(name).id for name in self.benchmarks.names]
-        for template, check in ((self.prompt.template, get_template), (self.benchmarks.template, general_template)):
-            if template is not None:
-                check(template)
+        if self.prompt.template is not None:
+            get_template(self.prompt.template)
         _ = self.match_rules
 
     @property
@@ -201,4 +196,4 @@ class Settings:
         }
 
 
-ConfigStore.instance().store(name=SCHEMA, node=Settings)
+ConfigStore.instance().store(name="evaluation_schema", node=Settings)

@@ -10,9 +10,9 @@ import importlib.util
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ...extras import install
+from ...storage.disk import whole_folder
 
 #: Their names in an evaluation and at the table.
 EMBEDDED = ("tiny", "tiny_lines", "smollm2_135m")
@@ -66,10 +66,7 @@ def smollm2(folder: Path = UNPACKED) -> Path:
     tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"
     tokenizer.clean_up_tokenization_spaces = False
     model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as unfinished:
-        new = Path(unfinished, "model")
+    with whole_folder(folder) as new:
         model.save_pretrained(new)
         tokenizer.save_pretrained(new)
-        new.rename(folder)
     return folder

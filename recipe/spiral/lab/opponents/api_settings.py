@@ -14,7 +14,10 @@ from omegaconf.errors import OmegaConfBaseException
 from ...config import out_of_range, within
 from ...players.player import PlayerMisconfigured
 from ...players.prompts import Template, get_template
+from ...processes.composing import as_written
 
+#: The kind of an endpoint, which may be paid for.
+API = "api"
 #: How it is asked and what it may cost: settings that change no answer.
 OF_ASKING = {
     *("api_key_env", "timeout", "total_timeout", "retries", "max_concurrency"),
@@ -113,3 +116,14 @@ class ApiSettings:
         if self.price_in is None or self.price_out is None:
             return None
         return (prompt_tokens * self.price_in + response_tokens * self.price_out) / 1e6
+
+
+def refuse_environment(config: Any, setting: str) -> None:
+    """Refuse values of the environment in those entries of a list of the config's that are endpoints: verl's own print
+    and trackers would show them. Raises ValueError."""
+    for entry in as_written(config)[setting] or ():
+        if isinstance(entry, dict) and entry.get("kind") == API and "${oc.env:" in str(entry):
+            raise ValueError(
+                f"{setting}: {entry.get('name', API)}: a value of the environment would be shown; name a key by its "
+                "variable: api_key_env: NAME"
+            )
