@@ -23,8 +23,8 @@ def make(folder: Path, tokens: int, form: Mapping[str, Any] | None = None, devic
     """Write the model into a folder; its answers have so many tokens in the mean, 2 to a fifth of its vocabulary.
 
     Args:
-        form: the fields of its config, instead of the tiny model's; on a GPU it is made in bfloat16.
-        device: where it is made.
+        form: the fields of its config, instead of the tiny model's.
+        device: where it is made; on a GPU in bfloat16.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
@@ -34,7 +34,10 @@ def make(folder: Path, tokens: int, form: Mapping[str, Any] | None = None, devic
     tiny = embedded("tiny")
     tokenizer = AutoTokenizer.from_pretrained(tiny)
     known = len(tokenizer)
-    vocabulary = known + round(known / (tokens - 1)) if form is None else form["vocab_size"]
+    if form is None:
+        own = json.loads((tiny / "config.json").read_text(encoding="utf-8"))
+        form = own | {"vocab_size": known + round(known / (tokens - 1))}
+    vocabulary = form["vocab_size"]
     ends = range(known, known + round(vocabulary / tokens))
     # an action in its box is read without the spaces before it
     names = {rf"\boxed{{{' ' * (i // 2)}{ACTIONS[i % 2]}}}": token for i, token in enumerate(ends)}
@@ -46,11 +49,7 @@ def make(folder: Path, tokens: int, form: Mapping[str, Any] | None = None, devic
     content["model"]["vocab"] |= {token["content"]: token["id"] for token in content["added_tokens"]} | names
     file.write_text(json.dumps(content), encoding="utf-8")
     special = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    if form is None:
-        config = AutoConfig.from_pretrained(tiny)
-        config.vocab_size = vocabulary
-    else:
-        config = AutoConfig.for_model(**{**form, **special})
+    config = AutoConfig.for_model(**{**form, **special})
     torch.manual_seed(0)
     with torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32 if device == "cpu" else torch.bfloat16)

@@ -89,18 +89,17 @@ def compare(before: Path, after: Path) -> int:
         differing += not same and case not in PACED
         later = [step for step in range(1, 13) if case not in OTHER_SEATS and same_games(old, new, step)]
         print(f"{case}: first step {'the same' if same else 'DIFFERS'}; equal steps {later}")
-        for name, (one, other) in measures(old, new).items():
-            print(f"    {name}: {one} | {other}")
+        one, other = measures(old), measures(new)
+        for name in sorted(one | other):
+            print(f"    {name}: {one.get(name)} | {other.get(name)}")
     return int(differing > 0)
 
 
 def games(run_dir: Path, step: int) -> list[dict[str, Any]]:
     """A step's games; [] if there is no such step."""
-    files = list((run_dir / "games").glob(f"train_step_{step:06d}.jsonl*"))
-    if not files:
-        return []
-    text = gzip.decompress(files[0].read_bytes()) if files[0].suffix == ".gz" else files[0].read_bytes()
-    return [json.loads(line) for line in text.splitlines()]
+    file = run_dir / "games" / f"train_step_{step:06d}.jsonl.gz"
+    lines = gzip.decompress(file.read_bytes()).splitlines() if file.is_file() else []
+    return list(map(json.loads, lines))
 
 
 def said(game: dict[str, Any]) -> tuple[Any, ...]:
@@ -141,19 +140,11 @@ def seats(run_dir: Path) -> Counter[tuple[str, str, tuple[int, ...]]]:
     return Counter((game["game"], game["opponent"], tuple(game["trainable"])) for game in played)
 
 
-def measures(old: Path, new: Path) -> dict[str, tuple[Any, Any]]:
+def measures(run_dir: Path) -> dict[str, float | None]:
     """The last value of each metric of interest."""
-    one, other = (last_values(run_dir) for run_dir in (old, new))
-    wanted = [name for name in one | other if name.startswith("val-core/") and name.endswith(MEASURES)]
-    return {name: (one.get(name), other.get(name)) for name in sorted(wanted)}
-
-
-def last_values(run_dir: Path) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for line in (run_dir / "metrics.jsonl").read_text().splitlines():
-        written = json.loads(line)
-        values |= written.get("data", written)
-    return {name: rounded(value) if isinstance(value, float) else value for name, value in values.items()}
+    lines = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    logged = [item for line in lines for item in line["metrics"].items()]
+    return {name: rounded(value) for name, value in logged if name.startswith("val-core/") and name.endswith(MEASURES)}
 
 
 if __name__ == "__main__":

@@ -16,9 +16,7 @@ tokens in the mean and end with the same chance at each (`long_answers.py`).
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,21 +24,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import long_answers  # noqa: E402
+from benchmarks import long_answers
+from benchmarks.runs import quickstart, seconds_of, steps_of
+from recipe.spiral.processes.launch import set_environment
 
 #: Of the tiny model with 128 games a step, on two cores.
 TARGET = 0.5
-RUN = (
-    "+experiment=quickstart",
-    "trainer.total_training_steps=8",
-    "trainer.val_before_train=false",
-    "trainer.test_freq=-1",
-    "trainer.save_freq=-1",
-    "trainer.logger=[file]",
-)
 #: A game: its turns, each a prompt and the number of tokens of the answer.
 Game = list[tuple[list[int], int]]
 
@@ -113,22 +104,19 @@ def measure(run_dir: Path, steps: int, repeats: int) -> list[dict[str, Any]]:
     from omegaconf import OmegaConf
 
     config = OmegaConf.load(run_dir / "config.yaml")
-    for name, value in config.environment.items():  # first of all: OpenMP reads its own once, when torch is imported
-        os.environ.setdefault(name, str(value))
-    lines = map(json.loads, (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    play = {line["step"]: seconds for line in lines if (seconds := line["metrics"].get("timing_s/gen")) is not None}
-    alone, chosen = Alone(config), sorted(play)[-steps:]
-    alone.seconds(games_of(run_dir, chosen[0]))  # warm
+    set_environment(config.environment)  # first of all: OpenMP reads its own once, when torch is imported
+    alone, chosen = Alone(config), steps_of(run_dir)[-steps:]
+    alone.seconds(games_of(run_dir, chosen[0].step))  # warm
     rows: list[dict[str, Any]] = []
     for step in chosen:
-        games = games_of(run_dir, step)
+        games, play = games_of(run_dir, step.step), seconds_of(step)["gen"]
         seconds = sorted(alone.seconds(games) for _ in range(repeats))
-        rows.append({"step": step, "games": len(games), "turns": sum(map(len, games)), "play": play[step]})
-        rows[-1]["alone"] = seconds
+        turns = sum(map(len, games))
+        rows.append({"step": step.step, "games": len(games), "turns": turns, "play": play, "alone": seconds})
     return rows
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir", nargs="?", type=Path, help="a run with records of training games")
     parser.add_argument("--run", nargs="*", metavar="OVERRIDE", help="make a run first, with these overrides")
@@ -144,9 +132,7 @@ def main() -> int:
             if given.answers is not None:
                 long_answers.make(Path(folder) / "model", given.answers)
                 overrides = long_answers.overrides(Path(folder) / "model", given.answers)
-            own = [f"run_dir={run_dir}", *RUN, *overrides, *given.run]
-            command = [sys.executable, "-m", "recipe.spiral.main_spiral", *own]
-            subprocess.run(command, cwd=ROOT, timeout=1800, check=True)
+            quickstart(run_dir, "trainer.total_training_steps=8", *overrides, *given.run)
         rows = measure(run_dir, given.steps, given.repeats)
     print(f"{'step':>5}{'games':>7}{'turns':>7}{'play s':>9}{'alone s':>9}{'spread':>14}{'efficiency':>12}")
     for row in rows:
@@ -155,8 +141,7 @@ def main() -> int:
         print(f"{cells}{spread:>14}{alone / row['play']:>12.2f}")
     efficiency = median(median(row["alone"]) / row["play"] for row in rows)
     print(f"rollout efficiency: {efficiency:.2f} (median; target: {TARGET})")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

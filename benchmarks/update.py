@@ -11,7 +11,6 @@ meanwhile. The target is 0.8 of plain torch's.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -19,10 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from recipe.spiral.lab.record_folder import RecordFolder  # noqa: E402
+from benchmarks.runs import seconds_of, steps_of
+from recipe.spiral.lab.record_folder import RecordFolder
 
 #: A turn's prompt and answer.
 Turn = tuple[list[int], list[int]]
@@ -49,16 +48,14 @@ def packed(turns: list[Turn], most: int) -> Iterator[list[Turn]]:
 def plain_torch(model: Any, optimizer: Any, turns: list[Turn], most: int) -> float:
     """Seconds of one optimizer step over all turns."""
     import torch
+    from torch.nn.utils.rnn import pad_sequence
 
     begin = time.perf_counter()
     for batch in packed(turns, most):
-        longest = max(len(prompt) + len(answer) for prompt, answer in batch)
-        ids, mask, answers = (torch.zeros(len(batch), longest, dtype=torch.long) for _ in range(3))
-        for row, (prompt, answer) in enumerate(batch):
-            length = len(prompt) + len(answer)
-            ids[row, :length] = torch.tensor(prompt + answer)
-            mask[row, :length] = 1
-            answers[row, len(prompt) : length] = 1
+        ids = pad_sequence([torch.tensor(prompt + answer) for prompt, answer in batch], batch_first=True)
+        begins, ends = torch.tensor([(len(prompt), len(prompt) + len(answer)) for prompt, answer in batch]).T[..., None]
+        places = torch.arange(ids.shape[1])
+        mask, answers = (places < ends).long(), (places >= begins) & (places < ends)
         logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1].float()
         log_probs = -torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
         (-(log_probs * answers[:, 1:]).sum() / len(turns)).backward()
@@ -68,7 +65,7 @@ def plain_torch(model: Any, optimizer: Any, turns: list[Turn], most: int) -> flo
     return time.perf_counter() - begin
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir", type=Path, help="a run with records of training games")
     parser.add_argument("--step", type=int, help="which step's games; otherwise the last one's")
@@ -79,8 +76,7 @@ def main() -> int:
     from transformers import AutoModelForCausalLM
 
     config = OmegaConf.load(given.run_dir / "config.yaml")
-    lines = map(json.loads, (given.run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    updates = {line["step"]: seconds for line in lines if (seconds := line["metrics"].get("timing_s/update_actor"))}
+    updates = {step.step: seconds_of(step)["update_actor"] for step in steps_of(given.run_dir)}
     step = given.step or max(updates)
     turns, actor = turns_of(given.run_dir, step), config.actor_rollout_ref.actor
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
@@ -93,8 +89,7 @@ def main() -> int:
     print(f"plain torch: {tokens / fastest:,.0f} tokens/s (the fastest of three)")
     print(f"the run's update: {passes * tokens / seconds:,.0f} tokens/s ({passes} passes in {seconds:.2f} s)")
     print(f"ratio: {passes * fastest / seconds:.2f}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -76,7 +76,7 @@ class Distributions:
                 tokens = 0
             groups[-1] += [Scored(list(prompt), list(response)) for response in responses]
             tokens += len(prompt) + sum(map(len, responses))
-        trees = [Tree.of(group) for group in groups]
+        trees = list(map(Tree, groups))
         with torch.set_grad_enabled(self.trained):
             log_p, which = distributions(self.model, trees)
             if self.temperature != 1:

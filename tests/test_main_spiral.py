@@ -133,6 +133,6 @@ def test_values_of_the_environment_are_not_passed_on(tmp_path: Path, monkeypatch
     setup = config(tmp_path)
     for name, value in (("MINE", "${oc.env:GH_PAT}"), ("PLAIN", "plain")):
         OmegaConf.update(setup, f"environment.{name}", value, force_add=True)
-    forward_environment(setup)
+    forward_environment(setup, [])
     passed = setup.ray_kwargs.ray_init.runtime_env.env_vars
     assert passed.PLAIN == "plain" and "MINE" not in passed and passed[RUN_DIR] == str(tmp_path)

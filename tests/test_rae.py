@@ -67,7 +67,7 @@ def test_baselines_take_one_step_per_game_in_the_order_of_keys() -> None:
     for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
         baselines = RoleBaselines(decay=0.5)
         baselines.update([games[i] for i in order])
-        assert baselines.items() == [("TicTacToe", 0, "self", -0.125), ("TicTacToe", 1, "self", 0.125)]
+        assert baselines.state_dict()["values"] == [["TicTacToe", 0, "self", -0.125], ["TicTacToe", 1, "self", 0.125]]
 
 
 def test_baselines_can_take_one_step_per_batch() -> None:
@@ -81,11 +81,11 @@ def test_baselines_can_take_one_step_per_batch() -> None:
 def test_games_and_roles_have_baselines_of_their_own() -> None:
     baselines = RoleBaselines(decay=0.5)
     baselines.update([won(0, 0), record(1, "KuhnPoker", (0.5, -0.5))])
-    assert baselines.items() == [
-        ("KuhnPoker", 0, "self", 0.25),
-        ("KuhnPoker", 1, "self", -0.25),
-        ("TicTacToe", 0, "self", 0.5),
-        ("TicTacToe", 1, "self", -0.5),
+    assert baselines.state_dict()["values"] == [
+        ["KuhnPoker", 0, "self", 0.25],
+        ["KuhnPoker", 1, "self", -0.25],
+        ["TicTacToe", 0, "self", 0.5],
+        ["TicTacToe", 1, "self", -0.5],
     ]
     assert baselines.get("Nim", 0) == 0.0
 
@@ -95,14 +95,14 @@ def test_a_player_who_never_moved_moves_its_baseline() -> None:
     baselines = RoleBaselines(decay=0.5)
     game = record(0, rewards=(-1.5, 0.5), turns=[turn(0, 0, "no_answer")], termination="illegal")
     baselines.update([game])
-    assert baselines.items() == [("TicTacToe", 0, "self", -0.75), ("TicTacToe", 1, "self", 0.25)]
+    assert baselines.state_dict()["values"] == [["TicTacToe", 0, "self", -0.75], ["TicTacToe", 1, "self", 0.25]]
 
 
 @pytest.mark.parametrize("learner", [0, 1])
 def test_only_trainable_players_move_baselines(learner: int) -> None:
     baselines = RoleBaselines(decay=0.5)
     baselines.update([won(0, learner, trainable=(learner,))])
-    assert baselines.items() == [("TicTacToe", learner, "self", 0.5)]
+    assert baselines.state_dict()["values"] == [["TicTacToe", learner, "self", 0.5]]
 
 
 def test_a_restored_run_goes_on_with_the_same_baselines() -> None:
@@ -112,10 +112,10 @@ def test_a_restored_run_goes_on_with_the_same_baselines() -> None:
     second = RoleBaselines()
     second.update([won(0, 1, "Nim")])  # is forgotten
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
-    assert second.items() == first.items()
+    assert second.state_dict() == first.state_dict()
     for baselines in (first, second):
         baselines.update([won(9, 0)])
-    assert second.items() == first.items()
+    assert second.state_dict() == first.state_dict()
 
 
 def test_a_scale_multiplies_outcome_and_baseline() -> None:

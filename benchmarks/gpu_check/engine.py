@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,15 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.lab.models import embedded
 
-from .machine import CACHE, HARDWARE, SHARE, composed, prepare
-from .stages import Probe, SkipStage
+from .machine import prepare, small_engine
+from .stages import Probe
 
 PROMPTS = ("Where do you play?", "You are player 1. [bet] or [pass]?", "X . O", "The board is empty. \\boxed{")
 RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 #: The largest mean difference between an engine's log-probabilities and transformers' in full precision, in nats, by
 #: the engine's type. On a CPU transformers in bfloat16 differs by 0.02, and other weights than are meant by 0.9.
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.06}
+#: An adapter's settings; it begins with random weights.
 LORA = {"r": 8, "lora_alpha": 16, "target_modules": "all-linear", "task_type": "CAUSAL_LM", "init_lora_weights": False}
 
 #: A prompt's tokens, a response's, and the log-probabilities of these.
@@ -36,30 +37,21 @@ class Engine:
     """One vLLM engine in a process of its own, with LoRA adapters from folders."""
 
     def __init__(self, probe: Probe, model: Path, adapters: Sequence[Path] = ()) -> None:
-        from recipe.spiral.lab.evaluation.settings import EngineSettings  # with it Hydra knows the evaluation's schema
-
-        config = composed("eval", f"engine={HARDWARE[probe.device]}")
-        prepare(config)
-        from transformers import AutoTokenizer
+        config = prepare("eval", f"engine={probe.hardware}", "engine.max_num_seqs=64", *small_engine(probe))
+        settings = OmegaConf.to_object(config).engine
+        for module in settings.modules:
+            importlib.import_module(module)
         from vllm import LLM
 
         from recipe.spiral.lab.evaluation.engines import Served, arguments
 
-        chosen: Any = OmegaConf.to_container(config.engine, resolve=True)
-        chosen |= {"gpu_memory_utilization": SHARE, "max_num_seqs": 64}
-        chosen["vllm"] |= {"kv_cache_memory_bytes": 2**26 if probe.on_cpu else CACHE}
         self._probe, self.adapters = probe, tuple(adapters)
-        for module in chosen["modules"]:
-            importlib.import_module(module)
-        wanted = arguments(Served(model, self.adapters), 512, EngineSettings(**chosen))
-        del wanted["enable_log_requests"]  # only vLLM's asynchronous engine has it
+        wanted = arguments(Served(model, self.adapters), 512, settings)
         self.llm = LLM(**wanted | {"enable_sleep_mode": not probe.on_cpu})
-        tokenizer = AutoTokenizer.from_pretrained(model)
-        self.prompts: list[list[int]] = [tokenizer.encode(prompt) for prompt in PROMPTS]
         dtype = str(self.llm.llm_engine.vllm_config.model_config.dtype).removeprefix("torch.")
         self.tolerance = TOLERANCE.get(dtype, TOLERANCE["bfloat16"])
 
-    def ask(self, prompts: Sequence[list[int]], loras: Sequence[Path | None] = (), **sampling: Any) -> list[Answer]:
+    def ask(self, prompts: Sequence[str], loras: Sequence[Path | None] = (), **sampling: Any) -> list[Answer]:
         """Responses of 24 tokens to all prompts at once, greedy unless ``sampling`` says otherwise."""
         from vllm import SamplingParams
         from vllm.lora.request import LoRARequest
@@ -67,44 +59,44 @@ class Engine:
         settings: dict[str, Any] = {"temperature": 0.0, "max_tokens": 24, **sampling}
         parameters = SamplingParams(**settings, ignore_eos=True, logprobs=0, detokenize=False)
         requests: Any = [path and LoRARequest(str(path), 1 + self.adapters.index(path), str(path)) for path in loras]
-        asked: Any = [{"prompt_token_ids": prompt} for prompt in prompts]
-        outputs = self.llm.generate(asked, parameters, lora_request=requests or None, use_tqdm=False)
         answers = []
-        for prompt, output in zip(prompts, outputs, strict=True):
-            whole = output.outputs[0]
-            pairs: Any = zip(whole.token_ids, whole.logprobs or (), strict=True)
-            answers.append((prompt, list(whole.token_ids), [given[token].logprob for token, given in pairs]))
+        for output in self.llm.generate(prompts, parameters, lora_request=requests or None, use_tqdm=False):
+            whole: Any = output.outputs[0]
+            log_probs = [given[token].logprob for token, given in zip(whole.token_ids, whole.logprobs, strict=True)]
+            answers.append((list(output.prompt_token_ids or ()), list(whole.token_ids), log_probs))
         return answers
 
     def answers(self, name: str, model: Path, lora: Path | None = None) -> list[Answer]:
         """Greedy answers, one after another. It is checked that these weights gave them."""
-        found = [answer for prompt in self.prompts for answer in self.ask([prompt], [lora] if lora else [])]
-        return self.judge(name, found, model, lora)
+        found = [answer for prompt in PROMPTS for answer in self.ask([prompt], [lora] if lora else [])]
+        self.judge(name, found, model, lora)
+        return found
 
-    def judge(self, name: str, answers: list[Answer], model: Path, lora: Path | None = None) -> list[Answer]:
+    def judge(self, name: str, answers: list[Answer], model: Path, lora: Path | None = None) -> None:
         """Check that answers are of these weights."""
         mean = gap(answers, model, lora)
         text = f"log-probabilities differ from transformers' by {mean:.1e} nats (allowed: {self.tolerance:g})"
         self._probe.check(name, mean <= self.tolerance, text)
-        return answers
 
     def load(self, model: Path) -> None:
         """Other weights of the same architecture, as the opponents' engines take them."""
         self.llm.collective_rpc("reload_weights", timeout=300, kwargs={"weights_path": str(model)})
         self.llm.reset_prefix_cache()
 
-    def asleep(self, name: str, level: int, wake: Callable[[], Any], model: Path, lora: Path | None = None) -> None:
-        """Put the engine to sleep and wake it; the same weights answer."""
+    def sleep(self, name: str, level: int, model: Path, lora: Path | None = None) -> None:
+        """Put the engine to sleep and wake it; the same weights answer. On a CPU it cannot sleep."""
         if self._probe.on_cpu:
-            self._probe.skip(name, "vLLM cannot sleep on a CPU")
             return
-        try:
+        with self._probe.attempt(name):
             self.llm.sleep(level=level)
             self.llm.wake_up()
-            wake()
+            if level == 2:  # which drops the weights
+                self.load(model)
+            self.llm.reset_prefix_cache()
             self.answers(name, model, lora)
-        except Exception as error:  # the engine's, of whatever kind
-            self._probe.check(name, False, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+
+    def close(self) -> None:
+        self.llm.llm_engine.engine_core.shutdown()
 
 
 def v1(probe: Probe) -> None:
@@ -113,7 +105,7 @@ def v1(probe: Probe) -> None:
 
 def v2(probe: Probe) -> None:
     if probe.on_cpu:
-        raise SkipStage("Model Runner V2 is for GPUs")
+        probe.skip("Model Runner V2 is for GPUs")
     _stage(probe, "1")
 
 
@@ -131,18 +123,18 @@ def _one_model(probe: Probe, model: Path, other: Path) -> None:
     used = bool(engine.llm.llm_engine.vllm_config.use_v2_model_runner)
     probe.check("the engine runs the Model Runner that was asked for", used == (os.environ[RUNNER] == "1"))
     engine.answers("answers", model)
-    once, again, others = (engine.ask(engine.prompts, temperature=1.0, seed=seed) for seed in (1, 1, 2))
+    once, again, others = (engine.ask(PROMPTS, temperature=1.0, seed=seed) for seed in (1, 1, 2))
     tokens = [[answer[1] for answer in sample] for sample in (once, again, others)]
     probe.check("seeded answers repeat, and another seed answers differently", tokens[0] == tokens[1] != tokens[2])
-    engine.judge("answers in one batch", engine.ask(engine.prompts * 4), model)
+    engine.judge("answers in one batch", engine.ask(PROMPTS * 4), model)
     engine.load(other)
     apart = gap(engine.answers("after reload_weights: the other weights answer", other), model)
     probe.check("the first weights would be noticed", apart > 2 * engine.tolerance, f"{apart:.1e} nats in the mean")
     engine.load(model)
     engine.answers("after reload_weights back: the first weights answer", model)
-    engine.asleep("after sleep 2, wake_up, reload_weights", 2, lambda: engine.load(model), model)
-    engine.asleep("after sleep 1, wake_up", 1, engine.llm.reset_prefix_cache, model)
-    engine.llm.llm_engine.engine_core.shutdown()
+    engine.sleep("after sleep 2, wake_up, reload_weights", 2, model)
+    engine.sleep("after sleep 1, wake_up", 1, model)
+    engine.close()
 
 
 def _adapters(probe: Probe, model: Path, adapters: Sequence[Path]) -> None:
@@ -151,14 +143,13 @@ def _adapters(probe: Probe, model: Path, adapters: Sequence[Path]) -> None:
     engine.answers("with LoRA: the base", model)
     for path in adapters:
         engine.answers(f"LoRA: {path.name}", model, path)
-    prompts, served = engine.prompts, (*adapters, None)
-    mixed = engine.ask([prompt for _ in served for prompt in prompts], [lora for lora in served for _ in prompts])
+    served = (*adapters, None)
+    mixed = engine.ask(PROMPTS * len(served), [lora for lora in served for _ in PROMPTS])
     for place, lora in enumerate(served):
-        part = mixed[place * len(prompts) : (place + 1) * len(prompts)]
+        part = mixed[place * len(PROMPTS) : (place + 1) * len(PROMPTS)]
         engine.judge(f"in one batch with the others: {lora.name if lora else 'the base'}", part, model, lora)
-    name = "after sleep 1, wake_up: the adapter"
-    engine.asleep(name, 1, engine.llm.reset_prefix_cache, model, adapters[0])
-    engine.llm.llm_engine.engine_core.shutdown()
+    engine.sleep("after sleep 1, wake_up: the adapter", 1, model, adapters[0])
+    engine.close()
 
 
 def gap(answers: Sequence[Answer], model: Path, lora: Path | None = None) -> float:
@@ -184,13 +175,11 @@ def other_weights(model: Path, folder: Path, seed: int) -> Path:
     import torch
     from safetensors.torch import load_file, save_file
 
-    shutil.copytree(model, folder)
+    shutil.copytree(model, folder, copy_function=shutil.copyfile)  # what is installed may not be written to
     torch.manual_seed(seed)
     file = folder / "model.safetensors"
-    file.chmod(0o644)
-    changed: dict[str, Any] = {}
-    for name, weight in load_file(file).items():
-        changed[name] = weight + 0.2 * weight.float().std(unbiased=False) * torch.randn_like(weight)
+    weights = load_file(file).items()
+    changed = {name: w + 0.2 * w.float().std(unbiased=False) * torch.randn_like(w) for name, w in weights}
     save_file(changed, file, {"format": "pt"})
     return folder
 
@@ -202,9 +191,6 @@ def adapter(model: Path, folder: Path, seed: int) -> Path:
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(seed)
-    made = get_peft_model(AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32), LoraConfig(**LORA))
-    for name, parameter in made.named_parameters():
-        if "lora_" in name:
-            torch.nn.init.normal_(parameter, std=0.1)
-    made.save_pretrained(folder)
+    base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    get_peft_model(base, LoraConfig(**LORA)).save_pretrained(folder)
     return folder

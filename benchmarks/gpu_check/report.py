@@ -14,15 +14,19 @@ import socket
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from recipe.spiral.storage.disk import write_whole
 
 from .stages import Stage
 
 ROOT = Path(__file__).resolve().parents[2]
 JSON, PAGE = "gpu_report.json", "gpu_report.md"
+#: Of the JSON file.
+FORMAT = 2
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth")
 #: Below these, paths are the system's, and say nothing of a user.
@@ -44,28 +48,32 @@ _COMMON = {"root", "user", "ubuntu", "admin", "nobody", "runner", "localhost"}
 
 @dataclass
 class Result:
-    """How a stage ended: its status, the line that a person should read, the exit status of its process (negative: the
-    signal that ended it), seconds, checks, figures, and of one that failed or was ended the log's last lines."""
+    """How a stage ended: its status, the line that a person should read, seconds, checks, figures, and of one that
+    failed or was ended the log's last lines."""
 
     name: str
-    device: str
     status: str
     line: str
-    exit: int
-    seconds: float
+    seconds: float = 0.0
     checks: list[dict[str, str]] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
     tail: list[str] = field(default_factory=list)
+
+
+def row(result: Result) -> str:
+    """A stage's line in the terminal."""
+    return f"{result.name:<12}{result.status:<8}{result.seconds:>7.0f} s  {result.line}"
 
 
 class Report:
     """The folder's files. Results for another device are not seen."""
 
     def __init__(self, folder: Path, device: str, stages: Sequence[Stage]) -> None:
-        self.folder, self.device, self.stages = folder, device, stages
+        self.folder, self.device, self._stages = folder, device, stages
         (folder / "logs").mkdir(parents=True, exist_ok=True)
-        written = json.loads((folder / JSON).read_bytes())["stages"] if (folder / JSON).is_file() else []
-        self._results = {one["name"]: Result(**one) for one in written if one["device"] == device}
+        written = json.loads((folder / JSON).read_bytes()) if (folder / JSON).is_file() else {}
+        same = (written.get("format"), written.get("device")) == (FORMAT, device)
+        self._results = {one["name"]: Result(**one) for one in written["stages"]} if same else {}
         names = {value: "***" for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= 8}
         names |= {str(Path.home()): "~", tempfile.gettempdir(): "<tmp>", sys.prefix: "<python>"}
         names |= {str(ROOT): "<project>", str(folder): "<folder>"}
@@ -77,46 +85,46 @@ class Report:
 
     def results(self) -> list[Result]:
         """The results that are there, in the stages' order."""
-        return [self._results[stage.name] for stage in self.stages if stage.name in self._results]
+        return [self._results[stage.name] for stage in self._stages if stage.name in self._results]
 
-    def read(self, stage: str) -> Result | None:
-        return self._results.get(stage)
-
-    def forget(self, stage: str) -> None:
-        """Leave out a stage's result, before it runs again."""
-        self._results.pop(stage, None)
+    def forget(self, stages: Iterable[Stage]) -> None:
+        """Leave out results of stages that run again."""
+        for stage in stages:
+            self._results.pop(stage.name, None)
 
     def log(self, stage: str, raw: Path) -> list[str]:
         """Write a stage's log, masked; returns its lines."""
         text = _COLOURS.sub("", raw.read_text(encoding="utf-8", errors="replace"))
         lines: list[str] = self._masked([line.rsplit("\r", 1)[-1] for line in text.split("\n") if line.strip()])
-        self._write(f"logs/{stage}.log", "\n".join(lines) + "\n")
+        write_whole(self.folder / "logs" / f"{stage}.log", "\n".join(lines) + "\n")
         return lines
 
     def write(self, result: Result) -> Result:
-        """Keep a stage's result and renew the report; returns the result as it was masked."""
+        """Keep a stage's result, renew the report and print a line; returns the result as it was masked."""
         masked = self._results[result.name] = Result(**self._masked(asdict(result)))
-        results = [asdict(one) for one in self.results()]
-        self._write(JSON, json.dumps({"format": 1, "device": self.device, "stages": results}, indent=1))
-        self._write(PAGE, "\n".join(self._page(results)) + "\n")
+        content = {"format": FORMAT, "device": self.device, "stages": [asdict(one) for one in self.results()]}
+        write_whole(self.folder / JSON, json.dumps(content, indent=1))
+        write_whole(self.folder / PAGE, "\n".join(self._page()) + "\n")
+        print(row(masked), flush=True)
         return masked
 
-    def _page(self, results: list[dict[str, Any]]) -> list[str]:
+    def _page(self) -> list[str]:
         """What people read: what passed, what did not, and the figures."""
-        counts = ", ".join(f"{count} {status}" for status, count in Counter(r["status"] for r in results).items())
-        lines = ["# GPU check", "", f"Device: {self.device}. Of {len(self.stages)} stages: {counts}.", ""]
+        results = self.results()
+        counts = ", ".join(f"{count} {status}" for status, count in Counter(one.status for one in results).items())
+        lines = ["# GPU check", "", f"Device: {self.device}. Of {len(self._stages)} stages: {counts}.", ""]
         if self.device == "cpu":
             lines += ["This check ran on a CPU, with smaller sizes. It says nothing of a GPU.", ""]
         lines += ["| stage | result | seconds | |", "| --- | --- | --- | --- |"]
         for one in results:
-            cells = [one["name"], one["status"], f"{one['seconds']:.0f}", " ".join(one["line"].split())]
-            lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+            line = " ".join(one.line.split()).replace("|", "/")
+            lines.append(f"| {one.name} | {one.status} | {one.seconds:.0f} | {line} |")
         for one in results:
-            lines += ["", f"## {one['name']}", ""]
-            lines += [f"- {check['status']}: {check['name']}: {check['detail']}" for check in one["checks"]]
-            lines += ["", "```json", json.dumps(one["figures"], indent=1), "```"]
-            if one["tail"]:
-                lines += ["", f"Exit status {one['exit']}. The log's last lines:", "", "```text", *one["tail"], "```"]
+            lines += ["", f"## {one.name}", ""]
+            lines += [f"- {check['status']}: {check['name']}: {check['detail']}" for check in one.checks]
+            lines += ["", "```json", json.dumps(one.figures, indent=1), "```"]
+            if one.tail:
+                lines += ["", "The log's last lines:", "", "```text", *one.tail, "```"]
         return lines
 
     def _masked(self, value: Any) -> Any:
@@ -130,9 +138,3 @@ class Report:
             for pattern, shown in _PATTERNS:
                 value = pattern.sub(shown, value)
         return value
-
-    def _write(self, name: str, text: str) -> None:
-        """Whole or not at all."""
-        new = self.folder / f"{name}.new"
-        new.write_text(text, encoding="utf-8")
-        new.replace(self.folder / name)

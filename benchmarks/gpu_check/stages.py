@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from recipe.spiral.storage.disk import write_whole
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
-#: Of a stage whose time was over, or that somebody else has ended: neither passed nor failed.
+#: Of a stage whose time was over, or that was not begun or interrupted: neither passed nor failed.
 ENDED = "ended"
 #: The file of what a stage notes.
 NOTED = "noted.json"
@@ -23,22 +29,22 @@ class Stage:
         function: module:function, which gets a ``Probe``.
         least: the seconds in which it should show something; with less left it is not begun.
         limit: the seconds that it may take.
+        alone: nothing may run beside it: it measures speed, or it is vital.
         vital: without it nothing after it can work.
-        alone: it measures speed, so that nothing may run beside it.
     """
 
     name: str
     function: str
     least: float
     limit: float
-    vital: bool = False
     alone: bool = False
+    vital: bool = False
 
 
 #: ``least`` is from runs on a GPU, but for ``two_cards``: a training takes 150 s and more until its first step.
 STAGES = (
-    Stage("machine", f"{__package__}.machine:machine", 5, 60, vital=True),
-    Stage("imports", f"{__package__}.machine:imports", 20, 600, vital=True),
+    Stage("machine", f"{__package__}.machine:machine", 20, 60, alone=True, vital=True),
+    Stage("imports", f"{__package__}.machine:imports", 20, 600, alone=True, vital=True),
     Stage("vllm_v2", f"{__package__}.engine:v2", 150, 600),
     Stage("train", f"{__package__}.training:train", 330, 900),
     Stage("vllm_v1", f"{__package__}.engine:v1", 150, 900),
@@ -49,20 +55,12 @@ STAGES = (
 )
 
 
-class SkipStage(Exception):
-    """This machine cannot run the stage; the message says why."""
-
-
-class StageFailed(Exception):
-    """The stage cannot go on; the message says what is wrong."""
-
-
 @dataclass
 class Probe:
     """One stage's own view: its device (``cuda`` or ``cpu``), a folder for what it makes, and what it has noted.
 
-    Checks are passed, failed or skipped, with a reason; figures are numbers, texts, or lists or dictionaries of them.
-    All is written to a file as it comes, so that a stage that hangs or is killed leaves what it found until then.
+    Checks are passed or failed; figures are numbers, texts, or lists or dictionaries of them. All is written to a file
+    as it comes, so that a stage that hangs or is killed leaves what it found until then.
     """
 
     device: str
@@ -74,30 +72,42 @@ class Probe:
     def on_cpu(self) -> bool:
         return self.device == "cpu"
 
+    @property
+    def hardware(self) -> str:
+        """The recipe's name for the device."""
+        return "cpu" if self.on_cpu else "gpu"
+
     def check(self, name: str, passed: bool, detail: str = "") -> bool:
         """Note a check; returns whether it passed."""
-        self._note(name, PASSED if passed else FAILED, detail)
+        status = PASSED if passed else FAILED
+        self.checks.append({"name": name, "status": status, "detail": detail})
+        self._write()
+        print(": ".join(filter(None, (status, name, detail))), flush=True)
         return passed
 
-    def skip(self, name: str, reason: str) -> None:
-        """Note a check that cannot be made here."""
-        self._note(name, SKIPPED, reason)
-
     def need(self, name: str, passed: bool, detail: str = "") -> None:
-        """Note a check without which the stage cannot go on: StageFailed if it did not pass."""
+        """Note a check without which the stage cannot go on: it ends if it did not pass."""
         if not self.check(name, passed, detail):
-            raise StageFailed(f"{name}: {detail}" if detail else name)
+            sys.exit(1)
+
+    @contextmanager
+    def attempt(self, name: str) -> Iterator[None]:
+        """An error in the block is a failed check."""
+        try:
+            yield
+        except Exception as error:  # a library's, a compiler's or a driver's own
+            traceback.print_exc()
+            self.check(name, False, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
 
     def figure(self, name: str, value: Any) -> None:
         self.figures[name] = value
         self._write()
 
-    def _note(self, name: str, status: str, detail: str) -> None:
-        self.checks.append({"name": name, "status": status, "detail": detail})
-        self._write()
-        print(": ".join(filter(None, (status, name, detail))), flush=True)
+    def skip(self, reason: str) -> NoReturn:
+        """End the stage, which this machine cannot run."""
+        self._write(reason)
+        sys.exit(0)
 
-    def _write(self) -> None:
-        new = self.work / f"{NOTED}.new"
-        new.write_text(json.dumps({"checks": self.checks, "figures": self.figures}), encoding="utf-8")
-        new.replace(self.work / NOTED)
+    def _write(self, skipped: str = "") -> None:
+        noted = {"checks": self.checks, "figures": self.figures, "skipped": skipped}
+        write_whole(self.work / NOTED, json.dumps(noted))

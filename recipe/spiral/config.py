@@ -22,9 +22,9 @@ SCHEMA = "spiral_schema"
 _POSITIVE = 1e-9
 
 
-def within(least: float, most: float = math.inf) -> Any:
-    """A field whose value is a number from ``least`` to ``most``, or null where its type allows that."""
-    return field(metadata={"within": (least, most)})
+def within(least: float, most: float = math.inf, **default: Any) -> Any:
+    """A field, perhaps with a ``default``: a number from ``least`` to ``most``, or null where its type allows that."""
+    return field(metadata={"within": (least, most)}, **default)
 
 
 # Words of which one is chosen.
@@ -39,7 +39,7 @@ Update = StrEnum("Update", "game batch")
 
 @dataclass
 class Rules:
-    illegal_rewards: Any
+    illegal_rewards: list[float]
     truncated: Truncated
     turn_cap: int | None = within(1)
 

@@ -94,8 +94,8 @@ def run(config: DictConfig) -> int:
         put_on_path(RECIPE.parents[1])
         if any(not name.startswith("recipe.spiral.") for name in config.extensions):
             put_on_path(Path.cwd())  # where a module of the user's is, for the run's other processes
-        if lines := finished(config):
-            print(visible("\n".join(lines)), flush=True)
+        if done := finished(config):
+            print(visible(done), flush=True)
             return 0
         quiet_logging()
         check(config)  # without torch and verl, which take seconds to import

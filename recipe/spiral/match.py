@@ -8,18 +8,16 @@ nobody gets a second chance.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from .games import Game, IllegalAction
 from .players.player import Player, Position, PromptTooLong, Response
-from .players.prompts import History, extract_answer
+from .players.prompts import extract_answer
 from .players.records import GameRecord, Turn, Verdict
 from .players.seeds import GameKey
 
-#: (offender, other) by name: SPIRAL's, and that of a lost game.
-ILLEGAL_REWARDS = {"spiral": (-1.5, 0.5), "loss": (-1.0, 1.0)}
 #: After a prompt that was too long. What both players said and did made it long, so both get the reward of a lost game:
 #: a player that is losing gains nothing by it, and there is a reason to be brief.
 TOO_LONG_REWARDS = (-1.0, -1.0)
@@ -44,19 +42,14 @@ class Rules:
 
     @classmethod
     def from_config(cls, config: Any) -> Rules:
-        """From the config's ``rules``, of which ``illegal_rewards`` is a pair of numbers, or the name of one. Raises
-        ValueError: they are no such pair."""
-        given = config.illegal_rewards
-        pair = ILLEGAL_REWARDS.get(given) if isinstance(given, str) else given
-        return cls(tuple(pair) if isinstance(pair, Iterable) else (given,), config.truncated, config.turn_cap)
+        """From the config's ``rules``. Raises ValueError: ``illegal_rewards`` are no such pair."""
+        return cls(tuple(config.illegal_rewards), config.truncated, config.turn_cap)
 
     def __post_init__(self) -> None:
         pair = self.illegal_rewards
-        numbers = len(pair) == 2 and all(isinstance(reward, int | float) for reward in pair)
-        if not (numbers and -1e9 < pair[0] <= -1 and -1e9 < pair[1] <= 1):
+        if len(pair) != 2 or not (-1e9 < pair[0] <= -1 and -1e9 < pair[1] <= 1):
             wanted = "two finite numbers, the offender's <= -1 and the other's <= 1"
-            names = ", ".join(ILLEGAL_REWARDS)
-            raise ValueError(f"rules.illegal_rewards={[*pair]}: must be {wanted}, or one of {names}")
+            raise ValueError(f"rules.illegal_rewards={[*pair]}: must be {wanted}")
 
 
 async def play(
@@ -85,37 +78,38 @@ async def play(
     """
     record = GameRecord(key, game_id, (players[0].name, players[1].name), trainable, past=list(past))
     turn_cap = min(game.max_turns, rules.turn_cap or game.max_turns)
-    before = _replayed(game, past)
-    turns = [len(before[0]), len(before[1])]
+    seen: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])  # by each player, and what it did then
+    for move in past:
+        player = int(game.current_player)
+        seen[player].append((game.observation(player), move))
+        game.step(move)
     while not game.is_terminal:
-        if sum(turns) >= turn_cap:
+        if len(seen[0]) + len(seen[1]) >= turn_cap:
             record.termination = "turn_cap"
             return record
         player = int(game.current_player)  # a game's may be a bool or NumPy's, which no record takes
-        observation = game.observation(player)
-        own = record.turns_of(player)  # all were legal where the game goes on, so that each has an action
-        history = (*before[player], *((turn.observation, turn.action) for turn in own if turn.action is not None))
-        position = Position(key, game, player, turns[player], observation, history)
+        number, observation = len(seen[player]), game.observation(player)
+        position = Position(key, game, player, number, observation, tuple(seen[player]))
         try:
             response = await players[player].respond(position)
         except PromptTooLong as error:
-            if not sum(turns):
+            if not any(seen):
                 raise
             record.termination, record.reason = "prompt_too_long", str(error)
             record.rewards = TOO_LONG_REWARDS
             return record
         verdict, action = _judge(game, response, rules)
-        turn = Turn(player, turns[player], observation, response.text, verdict, action, response.tokens)
+        turn = Turn(player, number, observation, response.text, verdict, action, response.tokens)
         turn.truncated, turn.usage = response.truncated, response.usage
         record.turns.append(turn)
         if on_turn is not None:
             on_turn(turn)
-        turns[player] += 1
-        if verdict != "legal":
+        if verdict != "legal" or action is None:
             offender, other = rules.illegal_rewards
             record.termination = "illegal"
             record.rewards = (offender, other) if player == 0 else (other, offender)
             return record
+        seen[player].append((observation, action))
     first, second = game.rewards()
     record.rewards = float(first), float(second)
     return record
@@ -135,16 +129,6 @@ def random_opening(key: GameKey, game: Game, longest: int) -> list[str]:
             break
         moves.append(move)
     return moves
-
-
-def _replayed(game: Game, past: Sequence[str]) -> tuple[History, History]:
-    """What players 0 and 1 saw and did, after these actions were taken."""
-    seen: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
-    for action in past:
-        player = game.current_player
-        seen[player].append((game.observation(player), action))
-        game.step(action)
-    return tuple(seen[0]), tuple(seen[1])
 
 
 def _judge(game: Game, response: Response, rules: Rules) -> tuple[Verdict, str | None]:

@@ -113,12 +113,9 @@ class RoleBaselines(Baselines):
                 baseline = self.decay * baseline + (1.0 - self.decay) * outcome
             self._values[place] = baseline
 
-    def items(self) -> list[tuple[str, int, str, float]]:
-        """(game, role, kind of opponent, b), sorted."""
-        return [(*place, value) for place, value in sorted(self._values.items())]
-
     def state_dict(self) -> dict[str, Any]:
-        return {"values": [list(item) for item in self.items()]}
+        """``values``: (game, role, kind of opponent, b), sorted."""
+        return {"values": [[*place, value] for place, value in sorted(self._values.items())]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._values = {(game, role, opponent): value for game, role, opponent, value in state["values"]}

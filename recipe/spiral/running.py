@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,7 @@ from .processes.interrupts import (
     name_of,
     note,
 )
-from .processes.launch import TRACKER_VARIABLES, set_environment, tracker_environment
+from .processes.launch import set_environment, tracker_environment
 from .processes.run_log import LOG, RUN_DIR, Follow, duration, say_now
 from .processes.starting import set_aside
 from .processes.terminal import fail, show_traceback, visible
@@ -88,14 +89,15 @@ def prepare(config: DictConfig, run_dir: Path) -> None:
     for line in (*set_aside(config), *followed(config, note=True)):
         print(visible(line), flush=True)
         append_line(run_dir / LOG, line)
-    set_environment(tracker_environment(run_dir))
+    trackers = tracker_environment(run_dir)
+    set_environment(trackers)
     os.environ[RUN_DIR] = str(run_dir)
     with open_dict(config):
         config.trainer.default_local_dir = str(Path(config.trainer.default_local_dir).resolve())
     write_agent_loops(config, run_dir)
     # Hydra's own copy is overwritten also by a start that is refused
     write_whole(run_dir / CONFIG, OmegaConf.to_yaml(OmegaConf.create(as_written(config))))
-    forward_environment(config)
+    forward_environment(config, trackers)
     OmegaConf.resolve(config)  # our resolvers are known in this process only
 
 
@@ -110,12 +112,12 @@ def write_agent_loops(config: DictConfig, run_dir: Path) -> None:
     OmegaConf.update(config, "actor_rollout_ref.rollout.agent.agent_loop_config_path", str(file), force_add=True)
 
 
-def forward_environment(config: DictConfig) -> None:
-    """Pass environment variables to the run's processes on all machines, but for values that are read from the
-    environment: verl prints what it passes on, and on this machine they are inherited. Each worker dies with its
-    raylet."""
+def forward_environment(config: DictConfig, trackers: Iterable[str]) -> None:
+    """Pass environment variables, those of ``trackers`` among them, to the run's processes on all machines, but for
+    values that are read from the environment: verl prints what it passes on, and on this machine they are inherited.
+    Each worker dies with its raylet."""
     plain = [name for name, value in as_written(config)["environment"].items() if "${" not in str(value)]
-    names = [*plain, "PYTHONPATH", *TRACKER_VARIABLES, RUN_DIR, extensions.NAMES]
+    names = [*plain, "PYTHONPATH", "WANDB_MODE", *trackers, RUN_DIR, extensions.NAMES]
     variables = {name: os.environ[name] for name in names if name in os.environ}
     runtime = OmegaConf.create({"worker_process_setup_hook": "recipe.spiral.processes.launch.die_with_parent"})
     given = config.ray_kwargs.ray_init.get("runtime_env", {})

@@ -83,7 +83,7 @@ def test_kl_in_loss_and_reward_with_filters(tmp_path: Path, model: Path, runs: R
         "actor_rollout_ref.actor.use_kl_loss=true",
         "algorithm.use_kl_in_reward=true",
         "algorithm.filter_draws=true",
-        "rules.illegal_rewards=loss",
+        "rules.illegal_rewards=[-1,1]",
         "algorithm.reward_scale=0.5",
     )
     assert all("actor/kl_loss" in step for step in metrics)

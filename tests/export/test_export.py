@@ -16,7 +16,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 
 from recipe.spiral.export import writing
 from recipe.spiral.export.__main__ import main
-from recipe.spiral.export.source import ExportError, Source, join
+from recipe.spiral.export.source import Source, join
 from recipe.spiral.storage.checkpoints import TRACKER, seal
 from recipe.spiral.storage.run_files import EXPORTED
 from tests.made_checkpoints import STEP, on_a_rank
@@ -184,7 +184,7 @@ def test_parts_become_a_whole() -> None:
         ([0, 1], [Shard(0)], [whole[:2], whole[2:4]]),
         ([[0, 1], [2, 3]], [Shard(0), Shard(1)], halves * 2),
     ):
-        with pytest.raises(ExportError):
+        with pytest.raises(ValueError, match=r"^w: "):
             join("w", shards := spread(whole, mesh, placements, parts), shards)
 
 
@@ -253,7 +253,6 @@ def test_no_code_of_a_checkpoint_runs(run: Path, tmp_path: Path) -> None:
     [
         ("untied", ["--merge"], lambda folder: None),
         ("lora_only", ["--merge"], lambda folder: None),
-        ("untied", ["--step", "8"], lambda folder: None),
         ("untied", [], lambda folder: (folder / SHARD).unlink()),
         ("untied", [], lambda folder: (folder / SHARD).write_bytes((folder / SHARD).read_bytes()[:-1] + b"x")),
         ("untied", [], lambda folder: (folder / "actor/huggingface/config.json").write_text("{}")),

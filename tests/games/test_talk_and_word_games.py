@@ -11,7 +11,7 @@ from recipe.spiral.games.dont_say_it import DontSayIt
 from recipe.spiral.games.simple_blind_auction import SimpleBlindAuction
 from recipe.spiral.games.simple_negotiation import SimpleNegotiation
 from recipe.spiral.games.truth_and_deception import _TABLES, TruthAndDeception, draw_facts
-from recipe.spiral.games.word_games import SpellingBee, WordChains, _words, word_counts
+from recipe.spiral.games.word_games import SpellingBee, WordChains, word_counts
 from tests.games.playouts import needs_words
 
 
@@ -244,7 +244,6 @@ def test_who_leaves_the_other_without_a_word_wins() -> None:
 def bee(letters: str) -> SpellingBee:
     game = SpellingBee(0)
     game.letters = letters
-    game.left = _words(letters)
     return game
 
 
@@ -266,5 +265,5 @@ def test_every_board_has_a_word_of_all_its_letters_and_a_choice() -> None:
     for seed in range(200):
         game = SpellingBee(seed)
         assert len({*game.letters}) == 7
-        assert any({*word} == {*game.letters} for word in game.left)
-        assert len(game.left) >= 10
+        assert any({*word} == {*game.letters} for word in game.choices())
+        assert len(game.choices()) >= 10

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.opponents.league import League, MemberGone, draw_seat
+from recipe.spiral.opponents.league import League, draw_seat
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seats import BASE, PAST_SELF, Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
@@ -83,7 +83,7 @@ def played(key: GameKey, game: str, seat: Seat) -> GameRecord:
 
 def test_games_of_the_pool_are_played_against_the_members_that_are_loaded(tmp_path: Path) -> None:
     made = league(tmp_path, "fsp.members_per_step=2")
-    made.restore({}, None, [], "model")
+    made.restore({}, None)
     assert {seat.opponent.kind for seat in play(made, 1)} == {"self"}, "there is nobody yet"
     for step in range(2, 12):
         seats = play(made, step, 64)
@@ -98,7 +98,7 @@ def test_games_of_the_pool_are_played_against_the_members_that_are_loaded(tmp_pa
 def test_a_checkpoint_brings_back_exactly_what_was(tmp_path: Path) -> None:
     """Killed after it went on, evicting members and adding others: the same games are played again."""
     first = league(tmp_path)
-    first.restore({}, None, [], "model")
+    first.restore({}, None)
     for step in range(1, 6):
         play(first, step)
     checkpoint = tmp_path / "global_step_5"
@@ -108,7 +108,7 @@ def test_a_checkpoint_brings_back_exactly_what_was(tmp_path: Path) -> None:
     on = [play(first, step) for step in range(6, 12)]
 
     second = league(tmp_path)
-    second.restore(state, checkpoint, [], "model")
+    second.restore(state, checkpoint)
     assert second.folder.names == sorted(second.pool.members)
     assert [play(second, step) for step in range(6, 12)] == on
     assert second.state_dict() == first.state_dict()
@@ -116,22 +116,23 @@ def test_a_checkpoint_brings_back_exactly_what_was(tmp_path: Path) -> None:
 
 def test_a_member_whose_files_are_gone_is_named(tmp_path: Path) -> None:
     made = league(tmp_path, "fsp.members_per_step=4")
-    made.restore({}, None, [], "model")
+    made.restore({}, None)
     for step in range(3):
         made.join(step, snapshot)
     (made.folder.path("step_000001") / "config.json").unlink()
-    with pytest.raises(MemberGone, match="step_000001"):
+    with pytest.raises(RuntimeError, match="step_000001"):
         made.begin_step(3)
     made.folder.remove("step_000001")
     made.folder.save_into(tmp_path / "checkpoint", made.folder.names)
-    with pytest.raises(MemberGone, match="step_000001"):
-        league(tmp_path / "other").restore(made.state_dict(), tmp_path / "checkpoint", [], "model")
+    with pytest.raises(RuntimeError, match="step_000001"):
+        league(tmp_path / "other").restore(made.state_dict(), tmp_path / "checkpoint")
 
 
 def test_initial_members_never_leave_and_are_as_old_as_their_start(tmp_path: Path) -> None:
     base = model(tmp_path / "model")
-    made = league(tmp_path, opponents=[{"kind": "random", "name": "given-model", "share": 0.1}])
-    made.restore({}, None, [BASE, str(base)], str(base), step=40)
+    given = f"fsp.initial=[{BASE},{base}]", f"actor_rollout_ref.model.path={base}"
+    made = league(tmp_path, *given, opponents=[{"kind": "random", "name": "given-model", "share": 0.1}])
+    made.restore({}, None, step=40)
     for step in range(41, 46):
         made.join(step, snapshot)
     first, second, *_ = made.pool.members.values()
@@ -161,7 +162,7 @@ def test_a_frozen_model_is_always_loaded(tmp_path: Path) -> None:
     path = model(tmp_path / "frozen")
     entries = [{"kind": "model", "name": "frozen", "path": str(path), "share": 0.25, "games": ["KuhnPoker"]}]
     made = league(tmp_path, opponents=entries)
-    made.restore({}, None, [], "model")
+    made.restore({}, None)
     made.join(0, snapshot)
     made.begin_step(1)
     assert made.engine.held == ["step_000000", "frozen"]
@@ -178,7 +179,7 @@ def overlapping(run_dir: Path) -> tuple[League, dict[int, set[str]]]:
     made = league(run_dir, "fsp.size=2", "trainer.v1.trainer_mode=colocate_async")
     under_way: dict[int, set[str]] = {}
     made.in_play = lambda: {name for names in under_way.values() for name in names}
-    made.restore({}, None, [], "model")
+    made.restore({}, None)
     return made, under_way
 
 
@@ -217,7 +218,7 @@ def test_a_checkpoint_has_members_that_left_while_they_play(tmp_path: Path) -> N
     assert first not in made.pool.members and first in made.folder.names
     made.save_into(tmp_path / "checkpoint")
     again, later = overlapping(tmp_path / "again")
-    again.restore(json.loads(json.dumps(made.state_dict())), tmp_path / "checkpoint", [], "model")
+    again.restore(json.loads(json.dumps(made.state_dict())), tmp_path / "checkpoint")
     later[1] = {first}
     again.begin_step(6)
     assert first in again.engine.held

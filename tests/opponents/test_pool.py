@@ -145,7 +145,7 @@ def test_what_cannot_be_removed_is_said_and_is_in_nobodys_way(tmp_path: Path, mo
             write(pool, "a", value)
         assert value_of(pool.path("a")) == 3
         pool.restore_from(None)
-    assert said and all("cannot be removed" in line for line in said) and pool.names == []
+    assert said and all("could not be removed" in line for line in said) and pool.names == []
     write(pool, "a", 4)
     assert (pool.names, value_of(pool.path("a"))) == (["a"], 4)
 

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from recipe.spiral.lab.record_folder import RecordFolder, Torn, parse
@@ -45,7 +46,7 @@ def test_a_line_shows_whether_it_is_as_it_was_written(tmp_path: Path) -> None:
     assert parse(json.dumps(json.loads(line)).encode()) == (written, True), "spaces do not matter"
     assert parse(line.replace(b"4]", b"5]"))[1] is False
     assert parse(written.to_json().encode()) == (written, False), "its digest is gone"
-    assert GameRecord.from_dict(json.loads(line.decode())) == written
+    assert msgspec.json.decode(line, type=GameRecord) == written
 
 
 def test_a_file_is_whole_or_what_it_was(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from recipe.spiral.lab.opponents.api_settings import API, refuse_environment
 from recipe.spiral.processes import interrupts
-from recipe.spiral.processes.composing import as_written, detect_hardware, refuse_environment
+from recipe.spiral.processes.composing import as_written, detect_hardware
 from recipe.spiral.processes.interrupts import END_SIGNALS, Interrupt, interrupt_on_signals, interrupted_by
 from recipe.spiral.processes.launch import ask_wandb, name_user, tracker_environment
 
@@ -130,9 +131,6 @@ def test_the_user_says_it_first(driver: None, monkeypatch: pytest.MonkeyPatch) -
     assert detect_hardware() == "gpu"
 
 
-API = "api"
-
-
 def test_a_value_of_the_environment_stays_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GH_PAT", "hunter2")
     settings = {
@@ -157,7 +155,7 @@ def test_an_endpoint_is_given_the_name_of_a_variable_alone(key: object, monkeypa
         entries = [{"kind": kind, "api_key_env": "GH_PAT", "extra_body": key}, "random"]
         setup = OmegaConf.create({"mine": "${oc.env:GH_PAT}", "opponents": entries})
         try:
-            refuse_environment(setup, "opponents", API)
+            refuse_environment(setup, "opponents")
             assert not refused
         except ValueError as error:
             assert refused and "opponents" in str(error) and "hunter2" not in str(error)

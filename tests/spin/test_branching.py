@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from recipe.spiral import rollout
@@ -38,7 +38,7 @@ def test_branches_go_on_from_states_of_the_game(model: str, opening: int) -> Non
             again.turn,
             again.tokens.prompt_ids,
         )
-        assert GameRecord.from_dict(json.loads(branch.to_json())) == branch
+        assert msgspec.json.decode(branch.to_json(), type=GameRecord) == branch
     assert {len(branch.past) - before for branch in branches} == {
         place for _, place in branch_keys(game.key, len(game.turns), states=2, continuations=3)
     }

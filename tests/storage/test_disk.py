@@ -20,8 +20,8 @@ from tests.opponents.folders import adapter, no_links, value_of
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
-    def lines() -> Iterator[str]:
-        yield "half"
+    def lines() -> Iterator[bytes]:
+        yield b"half"
         raise ValueError("broken off")
 
     write_whole(tmp_path / "file", "before")
@@ -33,12 +33,12 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
 def test_processes_that_write_one_file_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     this = os.getpid()
 
-    def lines() -> Iterator[str]:
-        yield "ours, "
+    def lines() -> Iterator[bytes]:
+        yield b"ours, "
         monkeypatch.setattr(os, "getpid", lambda: this + 1)
         write_whole(tmp_path / "file", "the other's")
         assert (tmp_path / "file").read_text() == "the other's"
-        yield "whole"
+        yield b"whole"
 
     write_whole(tmp_path / "file", lines())
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "ours, whole"}

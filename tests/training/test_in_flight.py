@@ -19,7 +19,7 @@ from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel
 from recipe.spiral.rollouts.dataset import GameDataset
 from recipe.spiral.training.game_buffer import GameBuffer
-from recipe.spiral.training.in_flight import GamesLost, InFlight
+from recipe.spiral.training.in_flight import InFlight
 from recipe.spiral.training.launched import Launched, launch
 from recipe.spiral.training.sync_buffer import GameLength
 from tests.fake_queue import FakeQueue
@@ -207,5 +207,5 @@ def test_a_checkpoint_that_lacks_games_is_refused(monkeypatch: pytest.MonkeyPatc
     made._add_prompts_to_generate(BATCH)
     named = made.launched.games()
     named = [*named, GameKey("train", 5, 9, 0)] if more else named[1:]
-    with pytest.raises(GamesLost, match=r"names \d games in flight and holds 4; 1 differ, the first: train-5-"):
+    with pytest.raises(RuntimeError, match=r"names \d games in flight and holds 4; 1 differ, the first: train-5-"):
         trainer(Workers(), in_flight=named)._reissue_inflight_prompts()

@@ -19,7 +19,7 @@ from recipe.spiral.rollouts import channel as game_channel
 from recipe.spiral.rollouts.worker import RolloutWorker
 from recipe.spiral.training.credit import Filters
 from recipe.spiral.training.launched import launches
-from recipe.spiral.training.rows import PADDING, Rows, RowsLost, keep
+from recipe.spiral.training.rows import PADDING, Rows, keep
 from recipe.spiral.training.step import Step, account
 from tests.fake_queue import FakeQueue, batch_of, launches_of
 from tests.fake_verl import trainer
@@ -63,7 +63,7 @@ def accounted(played: list[GameRecord], keys: list[str], turns: int | None = Non
 def test_a_game_whose_rows_are_missing_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lost: list[str], what: str
 ) -> None:
-    with pytest.raises(RowsLost, match=rf"^game train-7-1-1-0 of TicTacToe: {what}"):
+    with pytest.raises(RuntimeError, match=rf"^game train-7-1-1-0 of TicTacToe: {what}"):
         balance(monkeypatch, tmp_path, games(), lost)
 
 

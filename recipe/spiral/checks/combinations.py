@@ -249,20 +249,12 @@ def _check_model(path: Any, lora: bool) -> None:
 
 
 def check_by_verl(config: DictConfig) -> None:
-    """Ask verl, which is imported by now, also for what it would refuse only in a worker or after games. Raises
-    ValueError."""
-    import torch
+    """Ask verl, which is imported by now, as its own program does. Raises ValueError."""
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import omega_conf_to_dataclass, validate_config
-    from verl.workers.config.optimizer import build_optimizer
+    from verl.utils.config import validate_config
 
-    parts: Any = config.actor_rollout_ref
     try:
-        with redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):
             validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-            omega_conf_to_dataclass(parts.rollout)
-            optimizer = omega_conf_to_dataclass(parts.actor).optim
-            build_optimizer([torch.nn.Parameter(torch.zeros(1))], optimizer)
-    except Exception as error:  # a class that is not there, an argument that it does not take
+    except Exception as error:  # mostly an AssertionError
         raise ValueError(f"verl refuses the config: {error!r}") from error

@@ -75,18 +75,18 @@ def _moved(now: str, was: str) -> bool:
     return here.is_dir() and (not there.is_dir() or here.samefile(there))
 
 
-def finished(config: DictConfig) -> list[str]:
-    """That a run has no step left, in a line; []: there is something to do, a missing validation after the last step
+def finished(config: DictConfig) -> str:
+    """That a run has no step left, in a line; "": there is something to do, a missing validation after the last step
     included."""
     trainer, run_dir, checkpoint = config.trainer, Path(str(config.run_dir)), resumed_from(config)
     own = checkpoint is not None and is_of(checkpoint, Path(str(trainer.default_local_dir)))
     total = trainer.total_training_steps
     if checkpoint is None or total is None or not own or OmegaConf.select(trainer, "val_only"):
-        return []
+        return ""
     step = int(checkpoint.name.removeprefix("global_step_"))
     if step < total or (trainer.test_freq > 0 and step == total and not MetricsFile(run_dir).validated(step)):
-        return []
-    return [f"{run_dir}: the run is done: it has step {step}; to go on, raise trainer.total_training_steps={total}"]
+        return ""
+    return f"{run_dir}: the run is done: it has step {step}; to go on, raise trainer.total_training_steps={total}"
 
 
 def followed(config: DictConfig, note: bool = False) -> list[str]:

@@ -19,7 +19,7 @@ def settle(config: DictConfig) -> None:
     """Choose the config's extensions, for this process too, and set what follows, in place.
 
     Raises:
-        ValueError: an extension is not there.
+        ImportError: an extension is not there.
     """
     with open_dict(config):
         extensions.choose(config, note)
@@ -40,19 +40,15 @@ def settle(config: DictConfig) -> None:
 
 def _correction(config: DictConfig) -> None:
     """Whose log-probabilities are trained with, and how turns of earlier versions are weighted, where that is auto."""
-    correction = config.algorithm.rollout_correction
+    correction, parts = config.algorithm.rollout_correction, config.actor_rollout_ref
     if correction.bypass_mode == "auto":  # the engine's where they are the trainer's
-        correction.bypass_mode = config.trainer.device == "cpu" and _in_full_precision(config)
+        trainer = OmegaConf.select(parts.actor.fsdp_config, "mixed_precision.param_dtype", default="bf16")
+        whole = {str(parts.rollout.dtype), str(trainer)} <= {"float32", "fp32", "32"}
+        # on a GPU they would differ even so: vLLM's attention multiplies float32 in TF32, with 10 bits
+        correction.bypass_mode = config.trainer.device == "cpu" and whole
     if correction.rollout_is == "auto":
         alike = config.trainer.v1.trainer_mode == "sync" or correction.bypass_mode
         correction.rollout_is = None if alike else "token"
-
-
-def _in_full_precision(config: DictConfig) -> bool:
-    """On a GPU log-probabilities would differ even so: vLLM's attention multiplies float32 in TF32, with 10 bits."""
-    mixed = config.actor_rollout_ref.actor.fsdp_config.get("mixed_precision")
-    trainer = mixed.get("param_dtype", "bf16") if OmegaConf.is_dict(mixed) else "bf16"
-    return {str(config.actor_rollout_ref.rollout.dtype), str(trainer)} <= {"float32", "fp32", "32"}
 
 
 def _mode(config: DictConfig, rollout: Any) -> None:

@@ -16,14 +16,10 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch.distributed.tensor import DTensor, Shard
 
-from ..storage.checkpoints import REFERENCE, folder_of, latest, read_whole, shard_file, steps
+from ..storage.checkpoints import REFERENCE, folder_of, latest, read_whole, shard_file
 from ..storage.run_files import config_file, load_config
 
 Weights = dict[str, torch.Tensor]
-
-
-class ExportError(ValueError):
-    """The checkpoint cannot be exported as asked; the message says why and what to do. Nothing was written."""
 
 
 @dataclass(frozen=True)
@@ -43,25 +39,21 @@ class Source:
     reference: bool = False
 
     @classmethod
-    def find(cls, path: Path, step: int | None = None, reference: bool = False) -> Source:
-        """The checkpoint at ``path``, or one of the run there: of ``step``, or the latest. Raises ExportError: there is
-        none; BrokenCheckpoint: its weights are not what was written."""
+    def find(cls, path: Path, reference: bool = False) -> Source:
+        """The checkpoint at ``path``, or the latest one of the run there. Raises ValueError: there is none, or its
+        weights are not what was written."""
         path = path.expanduser().resolve()
         folder = path
         if not path.name.startswith("global_step_"):
             checkpoints = there if (there := folder_of(path)).is_dir() else path
-            folder = checkpoints / f"global_step_{latest(checkpoints) if step is None else step}"
-            if not folder.is_dir():
-                raise ExportError(f"{folder}: is not there; {checkpoints} has the steps {steps(checkpoints)}")
+            if (step := latest(checkpoints)) is None:
+                raise ValueError(f"{checkpoints}: has no checkpoint")
+            folder = checkpoints / f"global_step_{step}"
         state = read_whole(folder, ("actor/model_", "actor/huggingface/", f"{REFERENCE}/"))
         if reference and not (folder / REFERENCE).is_dir():
-            raise ExportError(f"--reference: {folder} has no reference policy of its own (ref_update_freq)")
+            raise ValueError(f"--reference: {folder} has no reference policy of its own (ref_update_freq)")
         file = config_file(path if config_file(path).is_file() else folder.parents[1])
-        try:
-            config = load_config(file) if file.is_file() else OmegaConf.create()
-        except (OSError, ValueError) as error:
-            raise ExportError(str(error)) from error
-        return cls(folder, state, config, reference)
+        return cls(folder, state, load_config(file) if file.is_file() else OmegaConf.create(), reference)
 
     @property
     def huggingface(self) -> Path:
@@ -73,7 +65,7 @@ class Source:
         shards = self._shards("actor")
         parts = self._shards(REFERENCE) if self.reference else shards
         if not parts[0]:
-            raise ExportError(f"--reference: the reference policy of {self.folder} is the model without its adapter")
+            raise ValueError(f"--reference: the reference policy of {self.folder} is the model without its adapter")
         wanted = [{**shard, **part} for shard, part in zip(shards, parts, strict=True)]
         return {name: join(name, [s[name] for s in shards], [w[name] for w in wanted]) for name in shards[0]}
 
@@ -84,14 +76,14 @@ class Source:
         try:
             return [torch.load(file, map_location="cpu", weights_only=True, mmap=True) for file in files]
         except pickle.UnpicklingError as error:
-            raise ExportError(
+            raise ValueError(
                 f"{self.folder / part}: holds more than tensors, or was written by another torch than "
                 f"{torch.__version__}: {str(error).splitlines()[0]}"
             ) from error
 
 
 def join(name: str, shards: Sequence[torch.Tensor], parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A whole weight from the ``parts`` of all ranks, which lie as ``shards`` do. Raises ExportError: they make no
+    """A whole weight from the ``parts`` of all ranks, which lie as ``shards`` do. Raises ValueError: they make no
     whole, or are not sharded in FSDP's way."""
     first = shards[0]
     local = [part.to_local() if isinstance(part, DTensor) else part for part in parts]
@@ -99,11 +91,11 @@ def join(name: str, shards: Sequence[torch.Tensor], parts: Sequence[torch.Tensor
         return local[0]
     (axis, kind), *more = [(axis, kind) for axis, kind in enumerate(first.placements) if not kind.is_replicate()]
     if more or type(kind) is not Shard:
-        raise ExportError(f"{name}: sharded as {first.placements}; only FSDP's way, along one axis, is supported")
+        raise ValueError(f"{name}: sharded as {first.placements}; only FSDP's way, along one axis, is supported")
     # Where the mesh has a second axis, with replicas (HSDP), all ranks along it have the same parts.
     mesh = first.device_mesh.mesh
     ranks = mesh.movedim(axis, 0).reshape(mesh.shape[axis], -1)[:, 0].tolist()
     whole = torch.cat([local[rank] for rank in ranks], dim=kind.dim)
     if whole.shape != first.shape:
-        raise ExportError(f"{name}: the ranks' parts make {tuple(whole.shape)}, not {tuple(first.shape)}")
+        raise ValueError(f"{name}: the ranks' parts make {tuple(whole.shape)}, not {tuple(first.shape)}")
     return whole

@@ -16,7 +16,7 @@ from ..opponents.model_files import is_hub_id
 from ..storage.disk import read_json, whole_folder
 from ..storage.manifest import MANIFEST, TEXTS, write_manifest
 from ..storage.run_files import EXPORTED, setting
-from .source import ExportError, Source, Weights
+from .source import Source, Weights
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 #: Of a model's texts: what is written anew. For the config of an adapter transformers would load another base model.
@@ -39,7 +39,6 @@ class Different(RuntimeError):
 def export(
     checkpoint: Path,
     target: Path,
-    step: int | None = None,
     dtype: str | None = None,
     merge: bool = False,
     verify: bool = False,
@@ -49,26 +48,24 @@ def export(
 
     Args:
         checkpoint: a folder ``global_step_N``, or a run's folder, whose latest checkpoint is taken.
-        step: the step of the run's checkpoint to take.
         dtype: one of ``DTYPES``; None: the checkpoint's.
         merge: merge a LoRA adapter into its model.
         verify: load the result and compare every tensor.
         reference: take the checkpoint's reference policy instead of its policy.
 
     Raises:
-        BrokenCheckpoint: the checkpoint is not what was written.
-        ExportError: it cannot be exported as asked.
+        ValueError: the checkpoint is not what was written, or cannot be exported as asked. Nothing was written.
         Different: with ``verify``: the result is not what the checkpoint holds.
         OSError: it cannot be written.
     """
-    source, target = Source.find(checkpoint, step, reference), target.expanduser().resolve()
+    source, target = Source.find(checkpoint, reference), target.expanduser().resolve()
     if target.is_relative_to(source.folder) or (target.is_dir() and any(target.iterdir())):
-        raise ExportError(f"{target}: is not empty, or in the checkpoint; name another folder")
+        raise ValueError(f"{target}: is not empty, or in the checkpoint; name another folder")
     weights = source.weights()
     if dtype is not None:
         weights = {name: weight.to(DTYPES[dtype]) for name, weight in weights.items()}
     if bad := [name for name, weight in weights.items() if not torch.isfinite(weight).all()]:
-        raise ExportError(f"{bad[0]}: has values that are no finite numbers of type {dtype or 'its own'}")
+        raise ValueError(f"{bad[0]}: has values that are no finite numbers of type {dtype or 'its own'}")
     # the adapter's name is in no file of PEFT's
     lora = {name.replace(".default", ""): weight for name, weight in weights.items() if "lora_" in name}
     base = {
@@ -77,7 +74,7 @@ def export(
         if "lora_" not in name
     }
     if merge and not (lora and base):
-        raise ExportError(f"--merge: {source.folder} holds {'no LoRA weights' if base else 'the adapter alone'}")
+        raise ValueError(f"--merge: {source.folder} holds {'no LoRA weights' if base else 'the adapter alone'}")
     with whole_folder(target) as new:
         for file in source.huggingface.rglob("*"):
             if file.suffix in TEXTS and not str(file).endswith(_NOT_COPIED):
@@ -106,26 +103,21 @@ def empty_model(source: Source) -> Any:
     from accelerate import init_empty_weights
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    try:
-        # "eager", because the training's attention may need a package that is not installed here.
-        config = AutoConfig.from_pretrained(source.huggingface, attn_implementation="eager")
-        with init_empty_weights():
-            return AutoModelForCausalLM.from_config(config)
-    except Exception as error:  # what a config asks for can fail in any way
-        raise ExportError(f"{source.huggingface / 'config.json'}: {type(error).__name__}: {error}") from error
+    # "eager", because the training's attention may need a package that is not installed here.
+    config = AutoConfig.from_pretrained(source.huggingface, attn_implementation="eager")
+    with init_empty_weights():
+        return AutoModelForCausalLM.from_config(config)
 
 
 def whole_model(source: Source, weights: Weights) -> Any:
-    """The model with exactly these weights. Raises ExportError: one is missing, unknown, or of another shape."""
+    """The model with exactly these weights. Raises ValueError: one is missing or unknown;
+    RuntimeError: one is of another shape."""
     model = empty_model(source)
-    try:
-        unknown = model.load_state_dict(weights, strict=False, assign=True).unexpected_keys
-    except RuntimeError as error:  # shapes
-        raise ExportError(f"the weights do not fit {source.huggingface / 'config.json'}: {error}") from error
+    unknown = model.load_state_dict(weights, strict=False, assign=True).unexpected_keys
     model.tie_weights()
     missing = [name for name, parameter in model.named_parameters() if parameter.is_meta]
     if wrong := [*missing, *unknown]:
-        raise ExportError(f"{source.huggingface / 'config.json'}: missing or unknown weights: {', '.join(wrong[:5])}")
+        raise ValueError(f"{source.huggingface / 'config.json'}: missing or unknown weights: {', '.join(wrong[:5])}")
     return model.eval()
 
 
@@ -150,12 +142,12 @@ def _write_model(new: Path, model: Any, verify: bool) -> str:
 
 
 def _lora_config(source: Source, lora: Weights) -> Any:
-    """PEFT's config of an adapter. Raises ExportError: its kind is not supported."""
+    """PEFT's config of an adapter. Raises ValueError: its kind is not supported."""
     from peft import LoraConfig
 
     found = {name: _LORA.fullmatch(name) for name in lora}
     if strange := [name for name, match in found.items() if match is None]:
-        raise ExportError(f"{strange[0]}: no weight of a plain LoRA, which is all that is supported")
+        raise ValueError(f"{strange[0]}: no weight of a plain LoRA, which is all that is supported")
     matches = {name: match for name, match in found.items() if match is not None}
     model = setting(source.config, "actor_rollout_ref.model.path")
     return LoraConfig(
@@ -175,7 +167,7 @@ def _merged(model: Any, source: Source, lora: Weights) -> Any:
 
     with_adapter = peft.get_peft_model(model, _lora_config(source, lora), autocast_adapter_dtype=False)
     if wrong := _adapter_weights(with_adapter).keys() ^ lora.keys():
-        raise ExportError(f"the LoRA weights do not fit the model: {', '.join(sorted(wrong)[:5])}")
+        raise ValueError(f"the LoRA weights do not fit the model: {', '.join(sorted(wrong)[:5])}")
     peft.set_peft_model_state_dict(with_adapter, lora)
     return with_adapter.merge_and_unload(safe_merge=True)
 

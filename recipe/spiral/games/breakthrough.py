@@ -15,8 +15,6 @@ class Breakthrough(Game):
 
     def __init__(self, seed: int, size: int = 8) -> None:
         super().__init__(seed)
-        if not 4 <= size <= 9:
-            raise ValueError(f"size={size}: must be from 4 to 9")
         self.size = size
         home = ([0, 1], [size - 1, size - 2])
         self.owner = {(column, row): player for player in (0, 1) for row in home[player] for column in range(size)}

@@ -43,16 +43,11 @@ class ConnectFour(Game):
         if action not in self.legal_actions():
             raise IllegalAction(f"column {action} has no room")
         player, column = self.current_player, int(action[1])
+        row = len(self.columns[column])
         self.columns[column].append(player)
-        if self._connects(column, len(self.columns[column]) - 1, player):
-            self.winner = player
-
-    def _connects(self, column: int, row: int, player: int) -> bool:
-        """Whether the disc at this place is one of four in a row."""
-        return any(
-            1 + self._run(column, row, dx, dy, player) + self._run(column, row, -dx, -dy, player) >= 4
-            for dx, dy in DIRECTIONS
-        )
+        for dx, dy in DIRECTIONS:
+            if 1 + self._run(column, row, dx, dy, player) + self._run(column, row, -dx, -dy, player) >= 4:
+                self.winner = player
 
     def _run(self, column: int, row: int, dx: int, dy: int, player: int) -> int:
         """The number of the player's discs that follow in one direction."""

@@ -47,8 +47,6 @@ class KuhnPoker(Game):
 
     def __init__(self, seed: int, rounds: int = 1) -> None:
         super().__init__(seed)
-        if not 1 <= rounds <= 99:
-            raise ValueError(f"rounds={rounds}: must be from 1 to 99")
         self.rounds = rounds
         self.max_turns = 3 * rounds
         self.round = 0

@@ -18,8 +18,6 @@ class LiarsDice(Game):
 
     def __init__(self, seed: int, dice: int = 5) -> None:
         super().__init__(seed)
-        if not 1 <= dice <= 20:
-            raise ValueError(f"dice={dice}: must be from 1 to 20")
         self.counts = [dice, dice]
         self.max_turns = sum(len(FACES) * total + 1 for total in range(2, 2 * dice + 1))
         self.actions = (*(self._write((quantity, face)) for quantity in range(1, 2 * dice + 1) for face in FACES), CALL)

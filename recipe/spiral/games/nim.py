@@ -14,8 +14,6 @@ class Nim(Game):
 
     def __init__(self, seed: int, piles: Sequence[int] = (3, 4, 5)) -> None:
         super().__init__(seed)
-        if not piles or not all(1 <= size <= 99 for size in piles):
-            raise ValueError(f"piles={list(piles)}: must hold numbers from 1 to 99")
         self.piles = list(piles)
         self.turns = 0
         self.max_turns = sum(piles)

@@ -18,8 +18,6 @@ class PigDice(Game):
 
     def __init__(self, seed: int, target: int = 50, rounds: int = 25) -> None:
         super().__init__(seed)
-        if target < 2 or rounds < 1:
-            raise ValueError(f"target={target}, rounds={rounds}: must be at least 2 and 1")
         self.target = target
         self.rounds = rounds
         self.max_turns = 2 * rounds * (target // 2 + 1)  # a roll that does not end the round adds at least 2

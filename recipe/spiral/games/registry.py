@@ -17,7 +17,7 @@ import random
 import re
 import sys
 import traceback
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
@@ -27,13 +27,6 @@ from .base import TEXTARENA, Game, GameFailure, UnknownGame
 GROUP = "verl_spiral.games"
 #: An id goes into metrics' names, where "/" divides.
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
-
-
-class NotNamed(ImportError):
-    """A file names a game from outside, and the user does not: it is not imported."""
-
-    def __init__(self, game_id: str) -> None:
-        super().__init__(f"a folder's own code is not imported; if you trust it, allow the game by --game {game_id}")
 
 
 class _Entry(NamedTuple):
@@ -127,14 +120,6 @@ def make(game_id: str, seed: int) -> Game:
     entry = _GAMES[game_id]
     game: type[Game] = getattr(importlib.import_module(f"{__package__}.{entry.module}"), game_id.partition("-")[0])
     return game(seed, **entry.arguments)
-
-
-def make_named(game_id: str, seed: int, named: Container[str]) -> Game:
-    """As ``make``, of an id that is read from a folder's records or config. ``named`` are the classes
-    (``module:Class``) that the user has named; ``NotNamed``: the id is another class, which is not imported."""
-    if is_class(game_id) and game_id not in named:
-        raise NotNamed(game_id)
-    return make(game_id, seed)
 
 
 def is_class(game_id: str) -> bool:

@@ -24,8 +24,6 @@ class SimpleBlindAuction(TalkGame):
     """
 
     def __init__(self, seed: int, items: int = 5, coins: int = 1000, talks: int = 3) -> None:
-        if not (1 <= items <= 9 and coins >= 1 and talks >= 0):
-            raise ValueError(f"items={items}, coins={coins}, talks={talks}: must be 1 to 9, at least 1, at least 0")
         super().__init__(seed, 2 * talks + 2)
         self.coins = coins
         self.talk_turns = 2 * talks

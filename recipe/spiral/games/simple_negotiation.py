@@ -31,8 +31,6 @@ class SimpleNegotiation(TalkGame):
 
     def __init__(self, seed: int, goods: int = 2, turns: int = 10) -> None:
         super().__init__(seed, turns)
-        if goods not in (2, 5):
-            raise ValueError(f"goods={goods}: must be 2 or 5")
         draw = self.random.randint
         if goods == 2:
             self.terms = "Both began with 10 Wood and 10 Gold, worth 5 to 15 each."

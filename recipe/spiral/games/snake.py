@@ -17,8 +17,6 @@ class Snake(Game):
 
     def __init__(self, seed: int, size: int = 5, apples: int = 2, steps: int = 20) -> None:
         super().__init__(seed)
-        if not (3 <= size <= 20 and 1 <= apples <= size * size - 2 and steps >= 1):
-            raise ValueError(f"size={size}, apples={apples}, steps={steps}: 3 to 20, 1 to size² - 2, at least 1")
         self.size = size
         self.steps = steps
         self.max_turns = 2 * steps

@@ -48,9 +48,6 @@ class WordGame(Game):
     def choices(self) -> Sequence[str]:
         """All words that the player to move may name."""
 
-    def named(self, word: str) -> None:
-        """Called after a word was named, for games that keep a list of choices."""
-
     @property
     def current_player(self) -> int:
         return len(self.words) % 2
@@ -77,7 +74,6 @@ class WordGame(Game):
             self.winner = 1 - player
             return
         self.words.append(word)
-        self.named(word)
         if not self.choices():
             self.winner = player
 
@@ -100,13 +96,8 @@ def _by_start() -> dict[tuple[str, int], tuple[str, ...]]:
 @cache
 def _starts() -> tuple[str, ...]:
     """Common words of three or four letters, each with a hundred words to follow it."""
-    return tuple(
-        sorted(
-            word
-            for word, count in word_counts().items()
-            if len(word) in (3, 4) and count >= 2000 and len(_by_start().get((word[-1], len(word) + 1), ())) >= 100
-        )
-    )
+    common = (word for word, count in word_counts().items() if len(word) in (3, 4) and count >= 2000)
+    return tuple(sorted(word for word in common if len(_by_start().get((word[-1], len(word) + 1), ())) >= 100))
 
 
 class WordChains(WordGame):
@@ -150,13 +141,8 @@ def _by_letters() -> dict[str, tuple[str, ...]]:
 @cache
 def _boards() -> tuple[str, ...]:
     """Sets of seven letters that a common word uses completely."""
-    return tuple(
-        sorted(
-            letters
-            for letters, words in _by_letters().items()
-            if len(letters) == 7 and any(word_counts()[word] >= 1000 for word in words)
-        )
-    )
+    of_common = {"".join(sorted({*word})) for word, count in word_counts().items() if count >= 1000}
+    return tuple(sorted(letters for letters in of_common if len(letters) == 7))
 
 
 @lru_cache(maxsize=4096)
@@ -175,11 +161,8 @@ class SpellingBee(WordGame):
 
     def __init__(self, seed: int, turns: int = 30) -> None:
         super().__init__(seed)
-        if turns < 1:
-            raise ValueError(f"turns={turns}: must be at least 1")
         self.max_turns = turns
         self.letters = self.random.choice(_boards())
-        self.left = _words(self.letters)
 
     @property
     def shortest(self) -> int:
@@ -187,10 +170,7 @@ class SpellingBee(WordGame):
         return len(self.words[-1]) if self.words else 3
 
     def choices(self) -> Sequence[str]:
-        return self.left
-
-    def named(self, word: str) -> None:
-        self.left = tuple(other for other in self.left if len(other) >= len(word) and other != word)
+        return tuple(word for word in _words(self.letters) if len(word) >= self.shortest and word not in self.words)
 
     def observation(self, player: int) -> str:
         return (

@@ -38,11 +38,10 @@ ConfigStore.instance().store(group="extension", name="lab_schema", package="_glo
 
 class Extension(extensions.Extension):
     def check(self, config: Any) -> None:
-        from ..processes.composing import refuse_environment
-        from .opponents import API
+        from .opponents.api_settings import refuse_environment
         from .planning.memory import check_memory
 
-        refuse_environment(config, "opponents", API)
+        refuse_environment(config, "opponents")
         if _asks_exact(config):
             from .evaluation.exploitability import live_metrics
 

@@ -1,16 +1,18 @@
-"""The records of a run's games, as they are read."""
+"""The records of a run's games, as they are read, and the games that they name."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from ..games import Game, make
+from ..games.registry import is_class
 from ..players.records import GameRecord, to_line
 from ..storage.record_writer import AFTER, BEFORE, RecordWriter, digest
 
@@ -24,7 +26,15 @@ class Torn(ValueError):
 
 
 class RecordFolder(RecordWriter):
-    """A run's game records, which are read as they are asked for."""
+    """A run's game records, which are read as they are asked for.
+
+    Whoever follows a run asks for the ``steps`` after the last one that it has seen. Where a run goes back to a
+    checkpoint, steps vanish, and others take their places.
+    """
+
+    def steps(self, split: str, after: int = -1) -> list[int]:
+        """The steps that have games, in order: those after a step."""
+        return sorted(number for of, number, _ in self._files() if of == split and number > after)
 
     def read_step(
         self, split: str, step: int, broken: Callable[[Exception], None] | None = None
@@ -60,7 +70,7 @@ def parse(line: bytes) -> tuple[GameRecord, bool]:
     data = json.loads(line)
     written = data.pop("digest", None)
     # who writes JSON anew may set other spaces
-    return GameRecord.from_dict(data), written == digest(to_line(data).encode())
+    return msgspec.convert(data, GameRecord), written == digest(to_line(data).encode())
 
 
 def unpack(file: Path) -> Iterator[bytes]:
@@ -76,3 +86,18 @@ def unpack(file: Path) -> Iterator[bytes]:
                 yield line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise Torn(f"{file}: is cut short or damaged: {error}") from error
+
+
+class NotNamed(ImportError):
+    """A file names a game from outside, and the user does not: it is not imported."""
+
+    def __init__(self, game_id: str) -> None:
+        super().__init__(f"a folder's own code is not imported; if you trust it, allow the game by --game {game_id}")
+
+
+def make_named(game_id: str, seed: int, named: Container[str]) -> Game:
+    """As ``make``, of an id that is read from a folder's records or config. ``named`` are the classes
+    (``module:Class``) that the user has named; ``NotNamed``: the id is another class, which is not imported."""
+    if is_class(game_id) and game_id not in named:
+        raise NotNamed(game_id)
+    return make(game_id, seed)

@@ -6,24 +6,11 @@ verl and vLLM are imported.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from omegaconf import OmegaConf
 
 from .fixed_opponents import MODEL, parse_opponents
-
-
-class Engine(Protocol):
-    """Serves some models at a time."""
-
-    def load(self, models: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
-        """Wake up and have exactly these models loaded; returns each one's slots, none where it is an adapter. A model
-        that was loaded before has the same slots again."""
-
-    def sleep(self) -> None:
-        """Give the devices' memory back. Answers that are under way are broken off, and asked for again."""
 
 
 def has_adapter(config: Any) -> bool:

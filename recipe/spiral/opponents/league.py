@@ -19,14 +19,10 @@ from ..players.records import SELF_PLAY, GameRecord
 from ..players.seats import BASE, PAST_SELF, Opponent, Seat
 from ..players.seeds import GameKey
 from ..storage.checkpoints import POOL
-from .engine_settings import Engine, has_adapter, members_loaded
+from .engine_settings import has_adapter, members_loaded
 from .fixed_opponents import MODEL, parse_opponents
 from .model_files import local, missing_files, put
 from .pool import Pool, PoolFolder, given_name, snapshot_name
-
-
-class MemberGone(RuntimeError):
-    """The files of a pool's member are gone."""
 
 
 def draw_seat(key: GameKey, shares: Mapping[str, float], members: Sequence[str], games_per_start: int = 1) -> Seat:
@@ -61,7 +57,7 @@ class League:
         pool: past selves; None: there are none.
         folder: their weights.
         fixed: the other opponents of the training, by name.
-        engine: serves members and opponents of kind "model"; None: nobody does.
+        engine: of ``workers.engine.opponent_engines``: serves members and opponents of kind "model"; None: nobody does.
     """
 
     def __init__(self, config: Any) -> None:
@@ -71,10 +67,12 @@ class League:
             self.pool = Pool(fsp.size, fsp.start_from, fsp.update_interval, fsp.sample, int(config.seed))
         self.folder = PoolFolder(Path(config.run_dir) / POOL)
         self.fixed = {each.name: each for each in parse_opponents(config.opponents) if each.share > 0}
-        self.engine: Engine | None = None
+        self.engine: Any = None
         self.in_play: Callable[[], Collection[str]] = tuple
         #: Members are LoRA adapters; then ``BASE``, the model without one, needs no files.
         self._adapters = has_adapter(config)
+        #: The pool's first members: ``BASE``, or the path of a model or an adapter; and the path of the initial model.
+        self._initial, self._base = list(fsp.initial), str(config.actor_rollout_ref.model.path)
         self._members_per_step, self._room = int(fsp.members_per_step), members_loaded(config)
         self._games_per_start = int(config.data.games_per_start)
         self._shares = ({PAST_SELF: float(fsp.ratio)} if fsp.enabled else {}) | {
@@ -92,13 +90,13 @@ class League:
     # -- a step --------------------------------------------------------------------------------------------------------
 
     def begin_step(self, step: int) -> None:
-        """Choose the pool's members of this step, and load them. MemberGone: the files of one are not there."""
+        """Choose the pool's members of this step, and load them. RuntimeError: the files of one are not there."""
         in_play = self._members_in_play()
         self._playing = self._choose(step, in_play)
         members = {name: self.folder.path(name) for name in dict.fromkeys([*in_play, *self._playing])}
         for name, path in members.items():
             if self._has_files(name) and (missing := missing_files(path)):
-                raise MemberGone(f"the pool's member {name} is not whole: {path} lacks {', '.join(missing)}")
+                raise RuntimeError(f"the pool's member {name} is not whole: {path} lacks {', '.join(missing)}")
         if self.engine is not None and (members or self.models):
             self._slots = self.engine.load(members | self.models)
 
@@ -169,37 +167,31 @@ class League:
         in_play = self._members_in_play()
         self.folder.save_into(checkpoint, filter(self._has_files, dict.fromkeys([*members, *in_play])))
 
-    def restore(
-        self, state: Mapping[str, Any], checkpoint: Path | None, initial: Iterable[str], base: str, step: int = 0
-    ) -> None:
-        """Go on as a checkpoint says; without one, or from one that had no pool, with the initial members.
-
-        Args:
-            state: the checkpoint's; {} if there is none.
-            initial: the pool's first members: "base", or the path of a model or an adapter.
-            base: the path of the initial model.
+    def restore(self, state: Mapping[str, Any], checkpoint: Path | None, step: int = 0) -> None:
+        """Go on as a checkpoint of a step says, with its ``state``; without one ({}), or from one that had no pool,
+        with the initial members.
 
         Raises:
-            MemberGone: the checkpoint lacks a member.
-            ValueError: there is no model or adapter at a path of ``initial``.
+            RuntimeError: the checkpoint lacks a member.
+            ValueError: there is no model or adapter at a path of ``fsp.initial``.
         """
         self.folder.restore_from(checkpoint)
         if self.pool is None:
             return
         if not state.get("pool"):
-            for path in initial:
-                self._add_initial(self.pool, path, base, step)
+            for path in self._initial:
+                self._add_initial(self.pool, path, step)
             return
         self.pool.load_state_dict(state["pool"])
         there = self.folder.names
         if gone := [name for name in self.pool.members if self._has_files(name) and name not in there]:
-            raise MemberGone(f"{checkpoint}: its pool lacks {', '.join(gone)}; take another checkpoint")
+            raise RuntimeError(f"{checkpoint}: its pool lacks {', '.join(gone)}; take another checkpoint")
 
-    def _add_initial(self, pool: Pool, path: str, base: str, joined: int) -> None:
+    def _add_initial(self, pool: Pool, path: str, joined: int) -> None:
         name = BASE if path == BASE else given_name(Path(path).name, [*pool.members, *self.fixed, PAST_SELF])
         if self._has_files(name):
             with self.folder.writing(name) as place:
-                put(local(base if path == BASE else path).absolute(), place)
+                put(local(self._base if path == BASE else path).absolute(), place)
         pool.add(name, joined, permanent=True)
 
     def _has_files(self, name: str) -> bool:

@@ -64,7 +64,7 @@ def check_unchanged(folder: Path, setting: str) -> None:
         )
 
 
-def weight_files(folder: Path, form: Form) -> list[str]:
+def weight_files(folder: Path, form: Form | None) -> list[str]:
     """The names of the files of weights that a folder must have."""
     if form == "adapter":
         return [_ADAPTER[1]]
@@ -149,11 +149,8 @@ def whole_path(model: Any) -> Any:
 def put(source: Path, target: Path) -> None:
     """Fill the empty folder ``target`` with what plays of a model or an adapter: links, or copies on another disk.
     It is a ``ValueError`` if ``source`` is neither, is not whole, or is damaged."""
-    form = form_of(source)
-    if form is None:
-        raise ValueError(f"{source}: is nothing to play against: must be a model or an adapter; export a checkpoint")
     check_whole(source, "pool")
     check_unchanged(source, "pool")
     texts = {file.name for file in source.iterdir() if file.is_file() and file.suffix in TEXTS} - {MANIFEST}
-    for name in sorted(texts | set(weight_files(source, form))):
+    for name in sorted(texts | set(weight_files(source, form_of(source)))):
         link_or_copy(source / name, target / name)

@@ -7,19 +7,17 @@ from __future__ import annotations
 import itertools
 import random
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-from uuid import uuid4
 
 from ..players.records import GameRecord
 from ..players.seats import Opponent
 from ..players.seeds import derive_seed
 from ..storage.checkpoints import POOL
-from ..storage.disk import flush, link_or_copy, whole_folder
+from ..storage.disk import discard, flush, link_or_copy, whole_folder
 from ..storage.manifest import MANIFEST, write_manifest
 from .model_files import missing_files
 
@@ -85,6 +83,7 @@ class Pool:
         sample: how members are drawn. "uniform": each as likely. "hard": with the weight (1 - w)^2, where w is the
             policy's win rate against the member (prioritized FSP).
         seed: the run's.
+        newest: the step of the newest snapshot that ever joined; -1: none did.
     """
 
     size: int = 25
@@ -92,11 +91,8 @@ class Pool:
     update_interval: int | None = 5
     sample: Sample = "uniform"
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        self.members: dict[str, Member] = {}
-        #: The step of the newest snapshot that ever joined; -1: none did.
-        self._newest = -1
+    members: dict[str, Member] = field(default_factory=dict)
+    newest: int = -1
 
     def due(self, step: int) -> bool:
         """Whether the policy after ``step`` is to be added: at ``start_from`` and every ``update_interval`` steps then.
@@ -105,13 +101,13 @@ class Pool:
         """
         if self.update_interval is None or step < self.start_from:
             return False
-        return (step - self.start_from) % self.update_interval == 0 and step > self._newest
+        return (step - self.start_from) % self.update_interval == 0 and step > self.newest
 
     def add(self, name: str, step: int, permanent: bool = False) -> None:
         """Add a member as the newest; the oldest that may leave make room."""
         self.members[name] = Member(name, step, permanent)
         if not permanent:
-            self._newest = step
+            self.newest = step
         free = [member.name for member in self.members.values() if not member.permanent and member.name != name]
         for oldest in free[: max(len(self.members) - self.size, 0)]:
             del self.members[oldest]
@@ -139,12 +135,12 @@ class Pool:
 
     def state_dict(self) -> dict[str, Any]:
         """Members and who has joined, as JSON takes it; settings are the config's."""
-        return {"members": [asdict(member) for member in self.members.values()], "newest": self._newest}
+        return {"members": [asdict(member) for member in self.members.values()], "newest": self.newest}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a ``state_dict``; where ``size`` is smaller now, several leave at the next ``add``."""
         self.members = {member["name"]: Member(**member) for member in state["members"]}
-        self._newest = int(state["newest"])
+        self.newest = int(state["newest"])
 
 
 class PoolFolder:
@@ -188,9 +184,9 @@ class PoolFolder:
             flush(place)
 
     def remove(self, name: str) -> None:
-        """Take a member's files away, if there are any; a checkpoint's stay. What cannot be removed is said."""
-        if self.path(name).exists():  # never half there under its own name
-            self._discard(self.path(name).rename(self.folder / f".{name}.{uuid4().hex[:8]}"))
+        """Take a member's files away, if there are any; a checkpoint's stay."""
+        if self.path(name).exists():
+            discard(self.path(name), self.say)
 
     def keep_only(self, names: Collection[str]) -> None:
         """Remove all other members."""
@@ -207,19 +203,13 @@ class PoolFolder:
     def restore_from(self, checkpoint: Path | None) -> None:
         """Have exactly the members that a checkpoint holds (None: nobody): all others were added after it."""
         for left in self.folder.glob(".*"):  # by a kill
-            self._discard(left)
+            discard(left, self.say)
         self.keep_only(())
         if checkpoint is None:
             return
         for name in _members(checkpoint / POOL):
             with self.writing(name) as place:
                 link_or_copy(checkpoint / POOL / name, place)
-
-    def _discard(self, folder: Path) -> None:
-        try:
-            shutil.rmtree(folder)
-        except OSError as error:  # open files on NFS, a busy disk
-            self.say(f"{folder}: cannot be removed ({error.strerror or error}); remove it when nothing uses it")
 
 
 def _members(folder: Path) -> list[str]:

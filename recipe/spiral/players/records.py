@@ -125,11 +125,6 @@ class GameRecord:
         mine, other = self.rewards[player], self.rewards[1 - player]
         return "win" if mine > other else "loss" if mine < max(other, 0) else "draw"
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> GameRecord:
-        """The record; a ``ValueError`` if it is none."""
-        return msgspec.convert(data, cls)
-
     def to_json(self) -> str:
         """The fields as one line, without those that few games have."""
         fields = {name: value for name, value in vars(self).items() if name != "past" or value}

@@ -2,7 +2,7 @@
 ``${oc.env:NAME}``: a value of the environment, which may be a key whatever its name is.
 
 The latter works in the run. In our files it stays as it is written, and in the settings of an endpoint, which trackers
-and verl's own print show, it is refused.
+and verl's own print show, the lab refuses it.
 """
 
 from __future__ import annotations
@@ -50,11 +50,9 @@ def ray_cores(gpus: int) -> int:
 def in_verl(path: str) -> str:
     """The path of a file or folder of verl's package, which is not imported; ImportError: it is not installed."""
     verl = importlib.util.find_spec("verl")
-    found = Path(verl.origin).parent / path if verl is not None and verl.origin is not None else None
-    if found is None or not found.exists():
-        what = "is not installed" if verl is None else f"is {verl.origin}, another package; take it off PYTHONPATH, or"
-        raise ImportError(f"verl {what}: run run_scripts/setup.sh")
-    return str(found)
+    if verl is None or verl.origin is None:
+        raise ImportError("verl is not installed: run run_scripts/setup.sh")
+    return str(Path(verl.origin).parent / path)
 
 
 def folder(*paths: str) -> str:
@@ -94,14 +92,3 @@ def as_written(config: Any) -> Any:
 
 def _written(*arguments: Any) -> str:
     return f"${{oc.env:{','.join('null' if each is None else str(each) for each in arguments)}}}"
-
-
-def refuse_environment(config: Any, setting: str, kind: str) -> None:
-    """Refuse values of the environment in those entries of a list of the config's that are of a kind. Raises
-    ValueError."""
-    for entry in as_written(config)[setting] or ():
-        if isinstance(entry, dict) and entry.get("kind") == kind and "${oc.env:" in str(entry):
-            raise ValueError(
-                f"{setting}: {entry.get('name', kind)}: a value of the environment would be shown; name a key by its "
-                "variable: api_key_env: NAME"
-            )

@@ -17,10 +17,6 @@ from typing import Any
 
 #: By which name trackers know the run, in its folder.
 TRACKERS = "tracked_as"
-#: The variables that tell them, and where to write.
-TRACKER_VARIABLES = (
-    *("TENSORBOARD_DIR", "VERL_FILE_LOGGER_PATH", "WANDB_DIR", "WANDB_MODE", "WANDB_RUN_ID", "WANDB_RESUME"),
-)
 #: So many new objects, in place of 700, and as many younger rounds as with Python's own thresholds.
 THRESHOLDS = (20_000, 10, 10)
 _PR_SET_PDEATHSIG = 1

@@ -54,13 +54,19 @@ def duration(seconds: float) -> str:
 
 class Follow:
     """Prints where this process prints now, while the block runs. A line may hold a stranger's words, such as an
-    endpoint's error, so it is made harmless."""
+    endpoint's error, so it is made harmless.
+
+    Attributes:
+        trains: whether steps have begun.
+        step_seconds: how long the last step took; None: there is none.
+    """
 
     def __init__(self, run_dir: Path, interval: float = 0.3) -> None:
         self._path, self._now, self._interval = run_dir / LOG, run_dir / NOW, interval
         self._out, self._terminal = sys.stdout, sys.stdout.isatty()
         self._position = self._path.stat().st_size if self._path.exists() else 0
-        self._steps: list[re.Match[str]] = []
+        self.trains, self._step = False, ""
+        self.step_seconds: float | None = None
         #: What goes on, and since when; and when a line was printed last.
         self._what, self._since, self._printed = "", time.monotonic(), time.monotonic()
         self._stop = threading.Event()
@@ -83,16 +89,6 @@ class Follow:
         print(f"{f'{_BEGIN}{_CLEAR}' if self._terminal else ''}{line}", file=self._out, flush=True)
         self._printed = time.monotonic()
 
-    @property
-    def trains(self) -> bool:
-        """Whether steps have begun."""
-        return bool(self._steps)
-
-    @property
-    def step_seconds(self) -> float | None:
-        """How long the last step took; None: there is none."""
-        return next((float(match[3]) for match in reversed(self._steps) if match[3]), None)
-
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
             self._print_new()
@@ -106,20 +102,12 @@ class Follow:
         now = time.monotonic()
         if what != self._what:
             self._what, self._since = what, now
-        line = visible(f"{self._step()}{f'{what} {number}'.strip()}, {duration(now - self._since)}", most_lines=1)
+        line = visible(f"{self._step}{f'{what} {number}'.strip()}, {duration(now - self._since)}", most_lines=1)
         if self._terminal:
             columns = shutil.get_terminal_size().columns
             print(f"{_BEGIN}{line[: columns - 1]}{_CLEAR}", end="", file=self._out, flush=True)
         elif now - self._printed >= QUIET:
             self.say(line)
-
-    def _step(self) -> str:
-        """The step that is under way: the one after the last that has a line."""
-        if not self._steps:
-            return ""
-        match = self._steps[-1]
-        done, total = match[1] or match[4] or "0", match[2] or match[5] or match[6]
-        return f"step {min(int(done) + 1, int(total))}/{total}: "
 
     def _print_new(self) -> None:
         """Print the whole lines that are new."""
@@ -131,5 +119,8 @@ class Follow:
         whole = new[: new.rfind(b"\n") + 1]
         self._position += len(whole)
         for line in whole.decode("utf-8", errors="replace").splitlines():
-            self._steps += filter(None, [_STEP.match(line)])
+            if match := _STEP.match(line):
+                done, total = int(match[1] or match[4] or 0), int(match[2] or match[5] or match[6])
+                self.trains, self._step = True, f"step {min(done + 1, total)}/{total}: "
+                self.step_seconds = float(match[3]) if match[3] else self.step_seconds
             self.say(visible(line))

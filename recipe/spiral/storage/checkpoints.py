@@ -6,24 +6,22 @@ manifest has all of them.
 
 verl writes into a checkpoint's final folder, names it in place, and removes an older one before that. Here each save
 has a new folder, which is sealed and flushed before it gets a checkpoint's name; then the tracker file names its step.
-So a kill at any moment leaves what the tracker names. A folder that is to go loses its name first. What a disk does not
-let go of is said, and stays.
+So a kill at any moment leaves what the tracker names.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from omegaconf import DictConfig, OmegaConf
 
-from .disk import flush, read_json, write_whole
+from .disk import discard, flush, read_json, whole_folder, write_whole
 from .manifest import MANIFEST, changed_files, read_manifest, write_manifest
 from .run_files import config_of, setting
 
@@ -35,12 +33,6 @@ POOL = "pool"
 TRACKER = "latest_checkpointed_iteration.txt"
 #: Where a start puts what it does not go on with, as ``time.strftime`` takes it.
 EARLIER = "earlier-%Y%m%d-%H%M%S"
-#: How the names of our folders begin that are no checkpoints: those that are written, and those that are removed.
-UNFINISHED = "spiral-unfinished-"
-
-
-class BrokenCheckpoint(ValueError):
-    """A checkpoint cannot be gone on with; the message says why."""
 
 
 # -- where they are ----------------------------------------------------------------------------------------------------
@@ -137,29 +129,29 @@ def shard_file(folder: Path, ranks: int, rank: int) -> Path:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """SPIRAL's state in a checkpoint. Raises BrokenCheckpoint: there is none, it cannot be read, or it is of another
+    """SPIRAL's state in a checkpoint. Raises ValueError: there is none, it cannot be read, or it is of another
     form."""
     try:
         state = read_json(folder / STATE_FILE)
     except (OSError, ValueError) as error:
-        raise BrokenCheckpoint(f"checkpoint {folder}: {STATE_FILE} cannot be read: {error}") from error
+        raise ValueError(f"checkpoint {folder}: {STATE_FILE} cannot be read: {error}") from error
     if (form := state.get("format")) != FORMAT:
         reader = "version 0.2.0 reads it" if form is None else "a later version reads it"
-        raise BrokenCheckpoint(f"checkpoint {folder}: is of format {form}, and this version reads {FORMAT}: {reader}")
+        raise ValueError(f"checkpoint {folder}: is of format {form}, and this version reads {FORMAT}: {reader}")
     return state
 
 
 def read_whole(folder: Path, parts: tuple[str, ...] = ("",)) -> dict[str, Any]:
     """SPIRAL's state in a checkpoint whose files, by the beginnings of their names, are as they were written; all are
-    read. Raises BrokenCheckpoint."""
+    read. Raises ValueError: they are not."""
     state = read_state(folder)
     if wrong := changed_files(folder, parts) if (folder / MANIFEST).is_file() else [MANIFEST]:
-        raise BrokenCheckpoint(
+        raise ValueError(
             f"checkpoint {folder}: missing, cut short or changed: {', '.join(wrong[:3])}; restore it, or go on from an "
             "older one (trainer.resume_mode=resume_path trainer.resume_from_path=...)"
         )
     if folder.name != f"global_step_{state['step']}":
-        raise BrokenCheckpoint(f"checkpoint {folder}: is of step {state['step']}")
+        raise ValueError(f"checkpoint {folder}: is of step {state['step']}")
     return state
 
 
@@ -181,37 +173,31 @@ def seal(folder: Path) -> None:
     flush(folder)
 
 
+@dataclass
 class CheckpointFolder:
     """A run's checkpoints: ``global_step_N/`` and the tracker file. The trainer and every worker must see the folder.
 
-    Args:
+    Attributes:
+        path: the folder.
         ranks: how many workers a checkpoint is of.
         keep: how many checkpoints stay; None or 0: all.
         spare: a checkpoint that is never removed: the one that the run was told to go on from.
         say: shows people a line.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        ranks: int,
-        keep: int | None = None,
-        spare: Path | None = None,
-        say: Callable[[str], None] = print,
-    ) -> None:
-        self.path = path
-        self._ranks = ranks
-        self._keep = keep
-        self._spare = spare.resolve() if spare else None
-        self._say = say
+    path: Path
+    ranks: int
+    keep: int | None = None
+    spare: Path | None = None
+    say: Callable[[str], None] = print
 
     def folder(self, step: int) -> Path:
         return self.path / f"global_step_{step}"
 
     def clear(self) -> None:
         """Remove what a kill left, and name the latest checkpoint, as verl looks for its name."""
-        for left in self.path.glob(f"{UNFINISHED}*"):
-            self._remove(left)
+        for left in self.path.glob(".global_step_*"):
+            discard(left, self.say)
         if (step := latest(self.path)) is not None:
             name_latest(self.path, step)
 
@@ -226,47 +212,31 @@ class CheckpointFolder:
 
     @contextmanager
     def saving(self, step: int) -> Iterator[Path]:
-        """The block writes ``global_step_<step>`` into the folder that it is given; then it is the latest checkpoint.
+        """The block fills the folder that it is given, which is called ``global_step_<step>`` and lies by itself in
+        another one; then it is the latest checkpoint.
 
         Raises:
-            BrokenCheckpoint: files of ranks did not come.
+            RuntimeError: files of ranks did not come.
         """
-        place = self.path / f"{UNFINISHED}{step}-{uuid4().hex[:8]}"
-        place.mkdir(parents=True)
         self._prune(1)  # the disk need not have room for one more
-        try:
-            yield place
-            new = place / f"global_step_{step}"
-            for rank in range(self._ranks):
-                if not shard_file(new / "actor", self._ranks, rank).is_file():
-                    raise BrokenCheckpoint(
+        with whole_folder(self.folder(step)) as new:
+            yield new
+            for rank in range(self.ranks):
+                if not shard_file(new / "actor", self.ranks, rank).is_file():
+                    raise RuntimeError(
                         f"checkpoint of step {step}: the weights of rank {rank} did not come: "
                         f"trainer.default_local_dir={self.path} must be a folder that all machines share"
                     )
             seal(new)
-            if self.folder(step).exists():
-                self._remove(self.folder(step))
-            new.rename(self.folder(step))
-            name_latest(self.path, step)
-        finally:
-            self._remove(place)
+        name_latest(self.path, step)
         self._prune()
 
     def _prune(self, room: int = 0) -> None:
         """Remove the oldest checkpoints until no more are there than stay, less ``room``; never the latest one."""
-        if not self._keep:
+        if not self.keep:
             return
         there, named = steps(self.path), latest(self.path)
-        for step in there[: max(len(there) + room - self._keep, 0)]:
-            if step != named and self.folder(step).resolve() != self._spare:
-                self._remove(self.folder(step))
-
-    def _remove(self, folder: Path) -> None:
-        """Take a folder away, which is never half there under a checkpoint's name."""
-        gone = folder
-        with suppress(OSError):
-            if not folder.name.startswith(UNFINISHED):
-                gone = folder.rename(folder.with_name(f"{UNFINISHED}old-{uuid4().hex[:8]}"))
-            shutil.rmtree(gone, ignore_errors=True)
-        if gone.exists():
-            self._say(f"{gone}: could not be removed (something there is in use); remove it later")
+        spared = self.spare and self.spare.resolve()
+        for step in there[: max(len(there) + room - self.keep, 0)]:
+            if step != named and self.folder(step).resolve() != spared:
+                discard(self.folder(step), self.say)

@@ -8,10 +8,11 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 #: In a folder: the lock, with the number of the process that has it.
 LOCK = "in_use.lock"
@@ -88,20 +89,32 @@ def link_or_copy(source: Path | str, target: Path | str) -> None:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """The block fills the empty folder that it is given, which then takes the place of ``folder``. If the block fails,
-    ``folder`` is as it was."""
+    """The block fills the empty folder that it is given, which has the name of ``folder`` and then takes its place. If
+    the block fails, ``folder`` is as it was. A kill leaves a hidden folder beside it, ``.<name>.<letters>``."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     beside = tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True)
     with beside as unfinished:
-        new = Path(unfinished, "new")
+        new = Path(unfinished, folder.name)
         new.mkdir()
         yield new
         readable = new.stat().st_mode & 0o444
         for file in new.rglob("*"):
             file.chmod(file.stat().st_mode | readable)  # safetensors lets only the owner read
         if folder.exists():
-            folder.rename(Path(unfinished, "old"))
+            folder.rename(Path(unfinished, f"{folder.name}.old"))
         new.rename(folder)
+
+
+def discard(folder: Path, say: Callable[[str], None]) -> None:
+    """Remove a folder, which first gets a hidden name beside it, so that it is never half there under its own. What the
+    disk does not let go of, as open files on NFS, is said, and stays."""
+    gone = folder
+    with suppress(OSError):
+        if not folder.name.startswith("."):
+            gone = folder.rename(folder.with_name(f".{folder.name}.{uuid4().hex[:8]}"))
+        shutil.rmtree(gone, ignore_errors=True)
+    if gone.exists():
+        say(f"{gone}: could not be removed (something there is in use); remove it later")
 
 
 def flush(folder: Path) -> None:
@@ -111,14 +124,13 @@ def flush(folder: Path) -> None:
             _fsync(path)
 
 
-def write_whole(file: Path, content: str | Iterable[str] | Iterable[bytes], durable: bool = True) -> None:
+def write_whole(file: Path, content: str | Iterable[bytes], durable: bool = True) -> None:
     """Write a file, in a folder that exists, atomically: after a crash it has either the old or the new content. If
     several processes write it, the last one wins. Without ``durable`` a crash of the machine may leave neither."""
     unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     try:
         with unfinished.open("wb") as out:
-            for part in [content] if isinstance(content, str) else content:
-                out.write(part.encode() if isinstance(part, str) else part)
+            out.writelines([content.encode()] if isinstance(content, str) else content)
             out.flush()
             if durable:
                 os.fsync(out.fileno())

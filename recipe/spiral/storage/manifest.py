@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
+
 MANIFEST = "manifest.json"
 #: The endings of what a model's folder has besides weights: config, tokenizer, chat template.
 TEXTS = (".json", ".jinja", ".txt", ".model")
@@ -35,15 +37,11 @@ def write_manifest(folder: Path, known: Entries = MappingProxyType({})) -> None:
 def read_manifest(folder: Path) -> Entries | None:
     """A folder's manifest; empty: it has none, or one of another form, as other programs write; None: it is damaged."""
     try:
-        content = json.loads((folder / MANIFEST).read_bytes())
-    except FileNotFoundError:
+        return msgspec.convert(json.loads((folder / MANIFEST).read_bytes()), dict[str, tuple[int, str]])
+    except (FileNotFoundError, msgspec.ValidationError):
         return {}
     except (ValueError, RecursionError):
         return None
-    try:
-        return {str(name): (int(size), str(digest)) for name, (size, digest) in content.items()}
-    except (AttributeError, TypeError, ValueError):
-        return {}
 
 
 def changed_files(folder: Path, parts: tuple[str, ...] = ("",)) -> list[str]:

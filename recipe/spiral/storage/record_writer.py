@@ -26,11 +26,7 @@ _NAME = re.compile(r"(\w+)_step_(\d{6}|[1-9]\d{6,})\.jsonl\.gz")  # as ``file`` 
 
 
 class RecordWriter:
-    """A run's game records: one file per step and split ("train", "val", ...).
-
-    A step's file appears at once and is never changed, so whoever follows a run asks for the ``steps`` after the last
-    one that it has seen. Where a run goes back to a checkpoint, steps vanish, and others take their places.
-    """
+    """A run's game records: one file per step and split ("train", "val", ...), there whole and never changed."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -67,18 +63,10 @@ class RecordWriter:
             file.unlink()
         return later
 
-    def steps(self, split: str, after: int = -1) -> list[int]:
-        """The steps that have games, in order: those after a step."""
-        return sorted(number for of, number, _ in self._files() if of == split and number > after)
-
     def _files(self) -> list[tuple[str, int, str]]:
         """Split, step and name of each file. A folder of a hundred thousand takes a tenth of a second."""
-        try:
-            with os.scandir(self.path) as entries:
-                matches = [match for entry in entries if (match := _NAME.fullmatch(entry.name))]
-        except FileNotFoundError:
-            return []
-        return [(match[1], int(match[2]), match[0]) for match in matches]
+        names = os.listdir(self.path) if self.path.is_dir() else []
+        return [(match[1], int(match[2]), match[0]) for match in map(_NAME.fullmatch, names) if match]
 
 
 def pack(lines: Iterable[bytes]) -> Iterator[bytes]:

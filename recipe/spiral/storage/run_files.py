@@ -80,10 +80,9 @@ def setting(config: DictConfig | None, key: str) -> Any:
     """A value of the config, as JSON has it; None if it is not known."""
     try:
         value = None if config is None else OmegaConf.select(config, key)
-        value = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
     except OmegaConfBaseException:
         return None
-    return None if (value := unresolved(value)) == MISSING else value
+    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
 
 
 # -- the settings that a start changed ---------------------------------------------------------------------------------
@@ -159,7 +158,7 @@ class MetricsFile:
         if self._file.is_file():
             with self._file.open("rb") as lines:
                 kept = (line for line in lines if (logged := _parse(line)) is not None and logged.step <= step)
-                write_whole(self._file, (line.decode() for line in kept))
+                write_whole(self._file, kept)
 
 
 def read_metrics(file: Path, start: int = 0) -> Iterator[tuple[Logged, int]]:

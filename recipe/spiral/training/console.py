@@ -55,7 +55,8 @@ class Console:
         eta = f"  ETA {duration(left)}"
         for part in (
             objective,
-            self._lost(metrics),
+            f"prompt too long {share:.1%}" if (share := metrics.get("games/prompt_too_long")) else "",
+            f"stale {dropped:.0f}" if (dropped := metrics.get("async/dropped")) else "",
             *self._games(metrics),
             f"invalid {metrics['turns/invalid']:.1%}",
             self._pool(metrics),
@@ -74,13 +75,6 @@ class Console:
         roles = [name.removesuffix("/win") for name in wins]
         shares = ("/".join(f"{100 * metrics[f'{role}/{result}']:.0f}" for result in RESULTS) for role in roles)
         return [f"{role.split('/')[1]} {share}" for role, share in zip(roles, shares, strict=True)]
-
-    @staticmethod
-    def _lost(metrics: Mapping[str, float]) -> str:
-        """The share of the games that a prompt ended, and the number of those that were too old to be trained."""
-        too_long, stale = metrics.get("games/prompt_too_long"), metrics.get("async/dropped")
-        shown = (f"prompt too long {too_long:.1%}" if too_long else "", f"stale {stale:.0f}" if stale else "")
-        return "  ".join(filter(None, shown))
 
     @staticmethod
     def _pool(metrics: Mapping[str, float]) -> str:

@@ -26,10 +26,6 @@ from .step import Step
 Mixin: Any = object
 
 
-class GamesLost(RuntimeError):
-    """A checkpoint's games in flight are not those that it names."""
-
-
 class InFlight(Mixin):
     """A mixin before ``SpiralTrainer``, over verl's trainer of an asynchronous mode."""
 
@@ -80,7 +76,7 @@ class InFlight(Mixin):
         """Account for the games that a checkpoint holds; then verl launches those again that were not over.
 
         Raises:
-            GamesLost: they are not those that the checkpoint's state names.
+            RuntimeError: they are not those that the checkpoint's state names.
         """
         if self._done:
             return 0
@@ -92,7 +88,7 @@ class InFlight(Mixin):
         stored, named = {*self.launched.games()}, {*self.state.in_flight}
         if stored != named:
             lost = sorted(stored ^ named)
-            raise GamesLost(
+            raise RuntimeError(
                 f"the checkpoint names {len(named)} games in flight and holds {len(stored)}; {len(lost)} differ, the "
                 f"first: {lost[0]}; go on from an older checkpoint (trainer.resume_mode=resume_path)"
             )

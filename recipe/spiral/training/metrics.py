@@ -220,12 +220,7 @@ def wilson(count: float, total: float) -> tuple[float, float]:
     Args:
         count: from 0 to ``total``. It may be a sum of values from 0 to 1; then the interval is rather too wide.
         total: at least 1.
-
-    Raises:
-        ValueError: the numbers are not within these limits.
     """
-    if total < 1 or not 0 <= count <= total:
-        raise ValueError(f"{count} of {total} is no share")
     share = count / total
     scale = 1 + Z * Z / total
     centre = (share + Z * Z / (2 * total)) / scale

@@ -26,10 +26,6 @@ PADDING = -1
 Estimator = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 
-class RowsLost(RuntimeError):
-    """The rows of a batch are not the trainable players' turns of its games."""
-
-
 class Rows:
     """The trainable players' turns of a step's games, in the order of the games' keys, then by player and turn. A row's
     place is its place in this order.
@@ -75,10 +71,10 @@ class Rows:
         return np.array([self._places.get(key, PADDING) for key in keys], np.int64)
 
     def known_places(self, keys: Sequence[str]) -> np.ndarray:
-        """Those of rows before there is padding. RowsLost: one is no turn. [len(keys)]"""
+        """Those of rows before there is padding. RuntimeError: one is no turn. [len(keys)]"""
         places = self.places(keys)
         if strange := [keys[number] for number in np.flatnonzero(places == PADDING)]:
-            raise RowsLost(f"{len(strange)} rows of the batch are no turns of its games, the first: {strange[0]}")
+            raise RuntimeError(f"{len(strange)} rows of the batch are no turns of its games, the first: {strange[0]}")
         return places
 
     def check_complete(self, keys: Sequence[str]) -> None:
@@ -87,7 +83,7 @@ class Rows:
         A session that fails after its game was reported leaves no rows, and verl goes on with the others.
 
         Raises:
-            RowsLost: a turn has no row, and the message names its game; or a row is no turn.
+            RuntimeError: a turn has no row, and the message names its game; or a row is no turn.
         """
         lost = np.flatnonzero(np.bincount(self.known_places(keys), minlength=len(self)) == 0)
         if not len(lost):
@@ -95,7 +91,7 @@ class Rows:
         game = self.games[lost[0]]
         record, turn = self.records[game], self.turns[lost[0]]
         number, of = int((self.games[lost] == game).sum()), int((self.games == game).sum())
-        raise RowsLost(
+        raise RuntimeError(
             f"game {record.key} of {record.game}: {number} of its {of} turns never became rows of the batch, the "
             f"first: turn {turn.turn} of player {turn.player}; without them the game would be trained in part. A "
             "session failed after its game: verl logged why (ray_kwargs.ray_init.log_to_driver=true shows it)"

@@ -66,7 +66,6 @@ class RunState:
         self.checkpoints = CheckpointFolder(
             Path(trainer.default_local_dir), ranks, trainer.max_actor_ckpt_to_keep, other, self.console.say
         )
-        self._ranks = ranks
         self.records_after = 0
 
     # -- games ---------------------------------------------------------------------------------------------------------
@@ -95,23 +94,22 @@ class RunState:
         state = {
             "step": step,
             "run_dir": str(config.run_dir),
-            "ranks": self._ranks,
+            "ranks": self.checkpoints.ranks,
             "settings": kept_settings(config),
             "records_after": self.records_after,
             "in_flight": [[key.step, key.index, key.group] for key in sorted(self._launched.games())],
-            "game_length": self.game_length.state_dict(),
+            "game_length": vars(self.game_length),
             "baselines": self.baselines.state_dict(),
             "guard": {name: kept for watcher in self.watchers for name, kept in watcher.state_dict().items()},
             "league": self.league.state_dict(),
         }
         self.records.wait()
-        with self.checkpoints.saving(step) as unfinished:
-            folder = unfinished / f"global_step_{step}"
+        with self.checkpoints.saving(step) as folder:
             write_state(folder, state)
             self.league.save_into(folder)
             if config.ref_update_freq is not None:
                 save_reference(str(folder / REFERENCE))
-            save_models(unfinished)
+            save_models(folder.parent)
         return self.checkpoints.folder(step)
 
     def restore(self, step: int, load_reference: Callable[[str], Any]) -> None:
@@ -127,7 +125,7 @@ class RunState:
             for watcher in self.watchers:
                 watcher.load_state_dict(state["guard"])
             if self.config.batch_unit == "turns":
-                self.game_length.load_state_dict(state["game_length"])
+                vars(self.game_length).update(state["game_length"])
             if self.config.ref_update_freq is not None and (folder / REFERENCE).is_dir():
                 load_reference(str((folder / REFERENCE).absolute()))
         own = folder is not None and is_of(folder, self.checkpoints.path)
@@ -137,5 +135,4 @@ class RunState:
                 self.console.say(f"{later}: a later checkpoint, which the run went back from, is here now")
             for written in (self.records, self.metrics):
                 written.cut_back(step)
-        initial, base = self.config.fsp.initial, self.config.actor_rollout_ref.model.path
-        self.league.restore(state.get("league", {}), folder, initial, base, step)
+        self.league.restore(state.get("league", {}), folder, step)

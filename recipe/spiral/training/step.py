@@ -82,7 +82,7 @@ def account(
         objective: what trains in place of the policy gradient.
 
     Raises:
-        RowsLost: the rows are not the trainable players' turns of these games.
+        RuntimeError: the rows are not the trainable players' turns of these games.
     """
     rows = Rows(games.records, launches := [*launches])
     if turns is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from transfer_queue import KVBatchMeta
@@ -57,12 +57,6 @@ class GameLength:
         """Count a round."""
         kept = _MEMORY / (_MEMORY + games)
         self.games, self.rows = kept * self.games + games, kept * self.rows + rows
-
-    def state_dict(self) -> dict[str, float]:
-        return asdict(self)
-
-    def load_state_dict(self, state: dict[str, float]) -> None:
-        self.games, self.rows = state["games"], state["rows"]
 
 
 class RestingBuffer(ReplayBuffer):

@@ -20,32 +20,36 @@ from omegaconf import DictConfig, OmegaConf
 from recipe.spiral.games import make
 from recipe.spiral.lab.evaluation.engines import Served
 from recipe.spiral.lab.evaluation.evaluation import Evaluation
-from recipe.spiral.lab.evaluation.evaluation_folder import Manifest
-from recipe.spiral.lab.evaluation.matches import GameId, Plan
+from recipe.spiral.lab.evaluation.matches import GameId, MatchUp, games_of
 from recipe.spiral.lab.evaluation.ratings import ELO, Outcomes
 from recipe.spiral.lab.evaluation.settings import EngineSettings, Randomness, Settings
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.player import Generate, Generation, RandomPlayer
 from recipe.spiral.players.records import GameRecord, Result, Tokens
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.processes.composing import RECIPE
 from tests.made import turn
 
 REWARDS: dict[Result, tuple[float, float]] = {"win": (1.0, -1.0), "draw": (0.0, 0.0), "loss": (-1.0, 1.0)}
 
 
-def manifest(*names: str, seed: int = 0, **settings: object) -> Manifest:
-    return Manifest(seed, "shared", {name: {"kind": "random"} for name in names}, settings)
+def manifest(*names: str, **settings: object) -> dict[str, Any]:
+    policies = {name: {"kind": "random"} for name in names}
+    return {"seed": 0, "randomness": "shared", "policies": policies, "settings": settings}
 
 
-def plan(n: int = 2, *match_ups: tuple[str, str, str], seed: int = 0, randomness: Randomness | None = None) -> Plan:
-    chosen = match_ups or (("a", "random", "TicTacToe"), ("b", "random", "TicTacToe"))
-    return Plan(chosen, (), n, seed, randomness or Randomness.shared)
+def plan(n: int = 2, *match_ups: MatchUp) -> list[GameId]:
+    return games_of(match_ups or (("a", "random", "TicTacToe"), ("b", "random", "TicTacToe")), n)
+
+
+def key_of(game: GameId, seed: int = 0, randomness: Randomness = Randomness.shared) -> GameKey:
+    return game.key(seed, randomness)
 
 
 def game_of(game: GameId, outcome: Result = "win", **more: object) -> GameRecord:
     """How a planned game ended for the policy."""
     rewards = REWARDS[outcome] if game.role == 0 else REWARDS[outcome][::-1]
-    turns, key = [turn(0, 0), turn(1, 0)], plan().key(game)
+    turns, key = [turn(0, 0), turn(1, 0)], key_of(game)
     return GameRecord(key, game.game, game.players, (game.role,), turns, rewards=rewards, **more)  # type: ignore[arg-type]
 
 
@@ -56,7 +60,7 @@ def at_random(game: GameId) -> GameRecord:
         player = RandomPlayer()
         player.name = name
         players.append(player)
-    key = plan().key(game)
+    key = key_of(game)
     return asyncio.run(play(key, game.game, make(game.game, key.game_seed()), players, (game.role,), Rules()))
 
 
@@ -65,7 +69,7 @@ def losing(game: GameId) -> GameRecord:
     mine, theirs = turn(game.role, 0, "illegal"), turn(0, 0)
     turns = [mine] if game.role == 0 else [theirs, mine]
     rewards = (-1.5, 0.5) if game.role == 0 else (0.5, -1.5)
-    return GameRecord(plan().key(game), game.game, game.players, (game.role,), turns, "illegal", rewards)
+    return GameRecord(key_of(game), game.game, game.players, (game.role,), turns, "illegal", rewards)
 
 
 def planted(
@@ -213,4 +217,6 @@ def settings(folder: Path, *overrides: str) -> Settings:
 
 
 def evaluation(folder: Path, fakes: Fakes, *overrides: str) -> Evaluation:
-    return Evaluation(settings(folder, *overrides), fakes, lambda line: None)
+    made = Evaluation(settings(folder, *overrides), lambda line: None)
+    made.start_engine = fakes  # type: ignore[assignment]
+    return made

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.lab.evaluation.benchmark_questions import load
-from recipe.spiral.lab.evaluation.benchmarks import Answers, Graded, Sample, ask, majority, pass_at, score
+from recipe.spiral.lab.evaluation.benchmarks import Answers, Graded, Sample, majority, pass_at, score
 from recipe.spiral.lab.evaluation.evaluation_folder import Lines
 from recipe.spiral.lab.evaluation.policies import Policy
 from recipe.spiral.lab.graders.grading import Verdict
@@ -113,12 +114,12 @@ class Model:
 def answered(
     folder: Path, model: Any, *overrides: str, samples: int = 3, questions: Any = QUESTIONS, policy: Policy = MINE
 ) -> list[Sample]:
-    chosen = settings(folder, "seed=1", "concurrency=4", *overrides)
+    chosen = settings(folder, "seed=1", "concurrency=4", f"benchmarks.samples={samples}", *overrides)
     folder.mkdir(exist_ok=True)
     answers = Answers(Lines(folder / "answers.jsonl"), policy, chosen)
     wanted = [(question, number) for question in questions for number in range(samples)]
-    missing = [each for each in wanted if answers.of(*each) is None]
-    asyncio.run(ask(policy, Characters(), model, missing, answers, chosen))
+    seating: Any = SimpleNamespace(tokenizer=lambda policy: Characters(), generate_as=lambda policy: model)
+    asyncio.run(answers.ask(questions, seating))
     return [sample for each in wanted if (sample := answers.of(*each)) is not None]
 
 
@@ -162,13 +163,13 @@ def test_answers_of_another_kind_are_not_counted(tmp_path: Path) -> None:
 
 # -- figures
 
-RIGHT = Verdict(True, "right", "7")
-NONE = Verdict(False, "no answer")
-LATE = Verdict(False, "time-out", "9^9")
+RIGHT = Verdict("right", "7")
+NONE = Verdict("no answer")
+LATE = Verdict("time-out", "9^9")
 
 
 def wrong(answer: str) -> Verdict:
-    return Verdict(False, "wrong", answer)
+    return Verdict("wrong", answer)
 
 
 def graded(verdicts: Sequence[Sequence[Verdict]]) -> list[list[Graded]]:

@@ -69,10 +69,7 @@ def test_a_run_is_one_policy_a_snapshot(tmp_path: Path) -> None:
         model(run / "pool" / f"step_{step:06d}", step)
     (run / "config.yaml").write_text("prompt: {template: qwen3, style: dialogue}\n")
     found = parse([{"path": str(run), "start": 5, "interval": 10}], tmp_path)
-    assert [(policy.name, policy.run) for policy in found] == [
-        ("kuhn/step_000005", "kuhn"),
-        ("kuhn/step_000015", "kuhn"),
-    ]
+    assert [policy.name for policy in found] == ["kuhn/step_000005", "kuhn/step_000015"]
     assert {policy.prompt("Nim") for policy in found} == {("qwen3", "dialogue")}
     named = one({"kind": "run", "path": str(run), "step": 10, "name": "r", "style": "state"}, tmp_path)
     assert (named.name, named.prompt("Nim")[1]) == ("r/step_000010", "state")
@@ -89,7 +86,7 @@ def test_an_export_is_asked_as_its_run_asked(tmp_path: Path) -> None:
         (model(exports / f"step_{step}", step) / "spiral.yaml").write_text(settings)
     found = one(str(exports / "step_20"), tmp_path)
     assert (found.prompt("TicTacToe"), found.prompt("Nim")) == (("qwen3", "state"), ("octothinker", "state"))
-    assert found.lengths == (300, 40) and found.run is None
+    assert found.lengths == (300, 40)
     assert one(str(exports / "step_20"), tmp_path, asked=Asked("chat")).prompt("Nim") == ("chat", "state")
     assert one({"path": str(exports / "step_20"), "template": "chat"}, tmp_path).template == "chat"
     both = parse([str(exports)], tmp_path)
@@ -109,7 +106,7 @@ def test_a_policy_is_asked_with_what_its_run_gave_the_chat_template(
     (run / "config.yaml").write_text("data: {apply_chat_template_kwargs: {enable_thinking: false}}\n")
     for told, thinks in (({}, False), ({"enable_thinking": True}, True)):
         policy = one(str(run), tmp_path, asked=Asked(chat_template_kwargs=told))
-        seat = Seating([policy], settings(tmp_path), lambda policy: cast(Any, None))
+        seat = Seating({policy.name: policy}, settings(tmp_path), lambda policy: cast(Any, None))
         asked = tokenizer.decode(list(seat.encode(policy, "Nim")("the position", ())))
         assert policy.identity["chat_template_kwargs"] == {"enable_thinking": thinks}
         assert asked.endswith("</think>\n\n") is not thinks

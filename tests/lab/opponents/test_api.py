@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from omegaconf import OmegaConf
 
@@ -73,7 +74,7 @@ def test_it_asks_with_the_observation_alone(serve: Serve) -> None:
     assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
-def test_seeds_are_those_of_the_key_also_in_several_event_loops(serve: Serve) -> None:
+def test_seeds_are_those_of_the_key(serve: Serve) -> None:
     endpoint = serve(good())
     who = player(endpoint)
     for where in (position(0, 0), position(0, 1), position(1, 0), position(0, 0)):
@@ -91,7 +92,7 @@ def test_a_game_is_recorded_with_what_it_used(serve: Serve) -> None:
     assert first.usage == last.usage == asdict(Usage(100, 20, (100 * 2 + 20 * 10) / 1e6))
     assert second.usage is None
     assert (first.response, first.verdict, last.verdict) == ("I take it. \\boxed{[4]}", "legal", "illegal")
-    assert GameRecord.from_dict(json.loads(record.to_json())) == record
+    assert msgspec.json.decode(record.to_json(), type=GameRecord) == record
     assert who.costs.of(who.name) == (240, pytest.approx(2 * 0.0004))
 
 

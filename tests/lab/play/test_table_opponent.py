@@ -57,7 +57,7 @@ def run(tmp_path: Path, tiny: Path) -> Path:
             shutil.copyfile(tiny / name, member / name)
     config: dict[str, Any] = {
         "run_dir": str(folder),
-        "rules": {"illegal_rewards": "loss", "truncated": "read", "turn_cap": 6},
+        "rules": {"illegal_rewards": [-1, 1], "truncated": "read", "turn_cap": 6},
         "prompt": {"template": "chat", "style": "state"},
         "data": {"max_prompt_length": 300, "max_response_length": 12},
         "actor_rollout_ref": {"model": {"path": str(tiny)}, "rollout": {"temperature": 0.5, "top_p": 0.9, "top_k": 3}},

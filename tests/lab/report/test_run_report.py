@@ -131,9 +131,9 @@ def test_settings_are_shown_with_the_step_from_which_they_hold(run: Path, tmp_pa
 
 def test_every_game_of_an_evaluation_is_there_with_its_policy_and_its_table(tmp_path: Path) -> None:
     planned = plan(3, ("policy <b>a</b>", "random", "TicTacToe"), ("b", "random", "KuhnPoker"))
-    with EvaluationFolder(tmp_path, manifest("policy <b>a</b>", "b", "random")) as made:
-        for game in planned:
-            made.add(at_random(game))
+    made = EvaluationFolder(tmp_path, manifest("policy <b>a</b>", "b", "random"))
+    for game in planned:
+        made.add(at_random(game))
     (tmp_path / "results.json").write_text('{"results": [], "ratings": [], "notes": ["a note"]}')
     assert main([str(tmp_path)]) == 0
     bundle = RunReport(tmp_path, tmp_path / "report").bundle

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from recipe.spiral.lab.record_folder import RecordFolder
@@ -141,7 +142,7 @@ def test_a_table_has_games_of_every_opponent_and_role(tmp_path: Path) -> None:
     folder = RecordFolder(tmp_path)
     lines = gzip.decompress(folder.write("val", 40, played).read_bytes()).decode().splitlines()
     for row in rows:
-        found = GameRecord.from_dict(json.loads(lines[int(row["record"].rpartition(":")[2]) - 1]))
+        found = msgspec.json.decode(lines[int(row["record"].rpartition(":")[2]) - 1], type=GameRecord)
         assert (found.opponent, found.trainable, text(found)) == (row["opponent"], (row["role"],), row["text"])
 
 

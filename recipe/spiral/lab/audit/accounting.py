@@ -54,21 +54,21 @@ class Accounts:
                 yield f"{name(record)} is none of this run's and step's"
             elif not settings.branches or all(earlier.discarded for earlier in tries[place].values()):
                 tries[place][key.retry] = record  # what follows a game that counts is a branch of it
-        last_tries = {place: attempts[max(attempts)] for place, attempts in sorted(tries.items())}
+        games = {place: [record for _, record in sorted(tries[place].items())] for place in sorted(tries)}
         by_turns = settings.synchronous and settings.in_turns
         expected = max(tries, default=0) + 1 if by_turns else settings.batch_size
         if not by_turns:
             self.launched = (step - 1) * expected if settings.synchronous else 0
         if not settings.synchronous:
-            yield from self._sampled(step, last_tries)
+            yield from self._sampled(step, games)
         elif missing := sorted({*range(expected)} - {*tries}):
             yield f"no game of index {missing[0]} ({len(missing)} missing)"
         if by_turns:
             yield from self._surplus(records)
-        for place, last in last_tries.items():
-            yield from (f"{name(last)} {what}" for what in self._wrong_tries(tries[place]))
+        for place, attempts in games.items():
+            yield from (f"{name(attempts[-1])} {what}" for what in self._wrong_tries(attempts))
             if self.launched is not None and settings.shares:
-                yield from self._wrong_draw(self.launched + place, last)
+                yield from self._wrong_draw(self.launched + place, attempts[-1])
         if self.launched is not None:
             self.launched += expected
 
@@ -88,14 +88,15 @@ class Accounts:
         """How many games were launched before the last one that is in the files, and are not."""
         return _missing(self.seen)[0]
 
-    def _sampled(self, step: int, games: Mapping[int, GameRecord]) -> Iterator[str]:
-        """What is wrong with the games that a step of an asynchronous run trained or discarded: the last try of each,
-        by number."""
-        for number, record in games.items():
+    def _sampled(self, step: int, games: Mapping[int, Sequence[GameRecord]]) -> Iterator[str]:
+        """What is wrong with the games that a step of an asynchronous run trained or discarded: the tries of each, by
+        number."""
+        for number, (*_, last) in games.items():
             if number in self.seen:
-                yield f"game {record.key} is there again: step {self.seen[number]} has it"
+                yield f"game {last.key} is there again: step {self.seen[number]} has it"
             self.seen[number] = step
-        sampled, wanted = [record for record in games.values() if record.discarded != "stale"], self.settings.batch_size
+        sampled = [last for *_, last in games.values() if last.discarded != "stale"]
+        wanted = self.settings.batch_size
         if not self.settings.in_turns and len(sampled) != wanted:
             yield f"{len(sampled)} games were sampled, should be {wanted}"
         turns = sum(len(record.trainable_turns()) for record in sampled if record.discarded is None)
@@ -116,18 +117,17 @@ class Accounts:
         if turns < wanted:
             yield f"its games have {turns} turns, fewer than {wanted}"
 
-    def _wrong_tries(self, attempts: Mapping[int, GameRecord]) -> Iterator[str]:
-        """What is wrong with the tries of one game, by retry: it is discarded and played again until it counts."""
-        settings = self.settings
-        *earlier, last = (attempts[retry] for retry in sorted(attempts))
+    def _wrong_tries(self, attempts: Sequence[GameRecord]) -> Iterator[str]:
+        """What is wrong with the tries of one game: it is discarded and played again until it counts."""
+        settings, last, earlier = self.settings, attempts[-1], attempts[:-1]
         drawn = [record for record in earlier if record.discarded == "draw"]
         if last.key.index < 0 or (not settings.in_turns and last.key.index >= settings.batch_size):
             yield f"has no place in a step of {settings.batch_size} games"
-        if sorted(attempts) != list(range(len(attempts))):
+        if [record.key.retry for record in attempts] != list(range(len(attempts))):
             yield "was played in place of a game that is not there"
         dropped = "stale" if not settings.synchronous else "surplus" if settings.in_turns else None
         # a game against an endpoint that is out of time or money is given up at once
-        voids = sum(record.discarded == "void" for record in attempts.values())
+        voids = sum(record.discarded == "void" for record in attempts)
         given_up = last.discarded == "void" and (voids > MAX_VOIDS or last.opponent != SELF_PLAY)
         if last.discarded not in (None, dropped) and not given_up:
             yield f"was discarded ({last.discarded}) and not played again"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tqdm import tqdm
@@ -23,6 +24,8 @@ from .replay import differences, name_turn, replay, wrong_tokens
 
 #: The largest accepted difference, relative to numbers above 1. Advantages are float32.
 TOLERANCE = 1e-6
+#: What is raised by a checkpoint's state that is not there, or of another form.
+DAMAGED = (KeyError, TypeError, ValueError, OverflowError)
 
 
 class Auditor:
@@ -63,13 +66,11 @@ class Auditor:
             raise NothingToAudit(f"{self.records.path}: no train_step_*.jsonl.gz, so there are no games to audit")
         # A run that went back to an earlier step leaves later checkpoints behind, which do not belong to it.
         latest, every = checkpoints.latest(self.folder) or 0, self.settings.records_every
-        try:
+        with suppress(*DAMAGED):  # there is none, or that is found below
             state = checkpoints.read_state(self.folder / f"global_step_{latest}")
             self.begun = max(int(state.get("records_after", 0)), 0)
-        except (checkpoints.BrokenCheckpoint, AttributeError, TypeError, ValueError, OverflowError):
-            pass  # there is none, or it is found to be damaged below
-        due = [step for step in range(self.begun + 1, max(steps[-1], latest) + 1) if every and step % every == 0]
-        self.problems += [f"step {step}: no file of games" for step in sorted({*due} - {*steps})]
+        due = {step for step in range(self.begun + 1, max(steps[-1], latest) + 1) if every and step % every == 0}
+        self.problems += [f"step {step}: no file of games" for step in sorted(due.difference(steps))]
         for step in tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None):
             self._audit_step(step)
             checkpoint = self.folder / f"global_step_{step}"
@@ -183,13 +184,13 @@ class Auditor:
 
     def _left_out(self, record: GameRecord, turn: Turn) -> str | None:
         """Why a learning player's turn should not have been trained, as far as that can be known."""
-        reason = self.settings.filters.reason(record, turn, record.baselines[turn.player])
-        if reason is None and turn.left_out == REJECTED and self.settings.rejects:
+        settings, said = self.settings, turn.left_out
+        if reason := settings.filters.reason(record, turn, record.baselines[turn.player]):
+            return reason
+        if said == REJECTED and settings.rejects:
             self.unchecked["turns were left out by rollout_rs: whether rightly needs more than a record holds"] += 1
-            return REJECTED
-        if reason is None and turn.left_out == "unpaired" and self.settings.estimator == "dpo":
-            return turn.left_out
-        return reason
+            return said
+        return said if said == "unpaired" and settings.estimator == "dpo" else None
 
     def _wrong_checkpoint(self, step: int, folder: Path) -> Iterator[str]:
         """Compare a checkpoint's baselines, and its games in flight, with the games up to it."""
@@ -201,7 +202,7 @@ class Auditor:
             if (state["step"], seed := state["settings"]["seed"]) != (step, self.settings.seed):
                 yield f"is of step {state['step']} and seed {seed}"
             in_flight = [] if self.settings.synchronous else [(block, place) for block, place, _ in state["in_flight"]]
-        except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError, OverflowError) as error:
+        except DAMAGED as error:
             yield f"{type(error).__name__}: {error}"
             return
         yield from (f"{file} is not what was written with it" for file in changed_files(folder))

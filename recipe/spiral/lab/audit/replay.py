@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
-from ...games.registry import make_named
 from ...match import Rules, play, random_opening
 from ...players.player import Position, PromptTooLong, Response
 from ...players.records import GameRecord, Turn
+from ..record_folder import make_named
 from ..watching.game_metrics import oldest_version, staleness, versions
 from .recompute import Settings
 

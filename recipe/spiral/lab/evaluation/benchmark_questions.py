@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from ...config import written
 from ...players.seeds import derive_seed
 from ..graders.question import SUFFIXES, Question, question_of, read_rows
 
@@ -29,13 +30,14 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 class Benchmark(NamedTuple):
-    """A benchmark: its name in the config, files and tables, and its path, split and configuration on the hub."""
+    """A benchmark: its name in the config, files and tables, its path, split and configuration on the hub, and whether
+    its answers are choices."""
 
     id: str
-    kind: Literal["math", "choice"]
     hub: str
     split: str = "test"
     config: str | None = None
+    choice: bool = False
 
     def read(self, row: Mapping[str, Any], number: int) -> Question:
         """The question of a row, whose ``number`` in the file, from 0, is the question's id if it has none.
@@ -43,18 +45,18 @@ class Benchmark(NamedTuple):
         Raises:
             ValueError: the row has no valid question; the message says why.
         """
-        return question_of(self.id, row, number, choice=self.kind == "choice")
+        return question_of(self.id, row, number, choice=self.choice)
 
 
 _BENCHMARKS = (
-    Benchmark("math500", "math", "HuggingFaceH4/MATH-500"),
-    Benchmark("aime24", "math", "math-ai/aime24"),
-    Benchmark("aime25", "math", "math-ai/aime25"),
-    Benchmark("olympiadbench", "math", "Hothan/OlympiadBench", "train", "OE_TO_maths_en_COMP"),
-    Benchmark("amc23", "math", "math-ai/amc23"),
-    Benchmark("minerva", "math", "math-ai/minervamath"),
-    Benchmark("gpqa", "choice", "Idavidrein/gpqa", "train", "gpqa_diamond"),
-    Benchmark("mmlu_pro", "choice", "TIGER-Lab/MMLU-Pro"),
+    Benchmark("math500", "HuggingFaceH4/MATH-500"),
+    Benchmark("aime24", "math-ai/aime24"),
+    Benchmark("aime25", "math-ai/aime25"),
+    Benchmark("olympiadbench", "Hothan/OlympiadBench", "train", "OE_TO_maths_en_COMP"),
+    Benchmark("amc23", "math-ai/amc23"),
+    Benchmark("minerva", "math-ai/minervamath"),
+    Benchmark("gpqa", "Idavidrein/gpqa", "train", "gpqa_diamond", choice=True),
+    Benchmark("mmlu_pro", "TIGER-Lab/MMLU-Pro", choice=True),
 )
 CATALOG: Mapping[str, Benchmark] = {benchmark.id: benchmark for benchmark in _BENCHMARKS}
 
@@ -85,10 +87,7 @@ def load(name: str, path: Path | None = None, limit: int | None = None) -> list[
             have one id.
     """
     benchmark = get_benchmark(name)
-    if path is None:
-        source, rows = f"{benchmark.hub} on the hub", _from_hub(benchmark)
-    else:
-        source, rows = str(path), (row for file in _files(benchmark, path) for row in read_rows(file))
+    source, rows = _rows(benchmark, path)
     questions: dict[str, Question] = {}
     for number, row in enumerate(rows):
         try:
@@ -105,36 +104,24 @@ def load(name: str, path: Path | None = None, limit: int | None = None) -> list[
     return [question for question in questions.values() if question.id in kept]
 
 
-def _files(benchmark: Benchmark, path: Path) -> list[Path]:
-    for suffix in SUFFIXES:
-        if (file := path / f"{benchmark.id}{suffix}").is_file():
-            return [file]
-    for suffix in (".jsonl", ".parquet", ".csv", ".json"):  # a .json may only describe the others
-        if files := _files_of_split(benchmark, path / benchmark.id, suffix):
-            return files
-    raise ValueError(
-        f"benchmarks.path={path}: put {benchmark.id}.jsonl (or .json, .parquet, .csv) there, or a copy of the hub's "
-        f"{benchmark.hub} in a folder named {benchmark.id}; docs/evaluation.md says what a row has"
-    )
-
-
-def _files_of_split(benchmark: Benchmark, folder: Path, suffix: str) -> list[Path]:
-    """From a copy of the hub's files, those whose names have the configuration and the split, if any have."""
-    files = {file: file.relative_to(folder).as_posix() for file in sorted(folder.rglob(f"*{suffix}"))}
-    files = {file: name for file, name in files.items() if not any(part[0] == "." for part in name.split("/"))}
-    for wanted in filter(None, (benchmark.config, benchmark.split)):
-        files = {file: name for file, name in files.items() if wanted in name} or files
-    return list(files)
-
-
-def _from_hub(benchmark: Benchmark) -> Rows:
+def _rows(benchmark: Benchmark, path: Path | None) -> tuple[str, Rows]:
+    """Where a benchmark's rows are, and the rows."""
+    source = benchmark.hub if path is None else str(path / benchmark.id)
+    if path is not None:
+        for suffix in SUFFIXES:
+            if (file := Path(f"{source}{suffix}")).is_file():
+                return str(file), read_rows(file)
+        if not Path(source).is_dir():  # which the package datasets would look for on the hub
+            raise ValueError(
+                f"benchmarks.path={path}: put {benchmark.id}.jsonl (or .json, .parquet, .csv) there, or a copy of the "
+                f"hub's {benchmark.hub} in a folder named {benchmark.id}; docs/evaluation.md says what a row has"
+            )
     import datasets
 
     try:
-        rows: Rows = datasets.load_dataset(benchmark.hub, benchmark.config, split=benchmark.split)
-        return rows
-    except Exception as error:  # the package datasets raises dozens of kinds: offline, gated, gone, changed
+        return source, datasets.load_dataset(source, benchmark.config, split=benchmark.split)
+    except Exception as error:  # of dozens of kinds: offline, gated, gone, changed
         raise ValueError(
-            f"benchmarks.path=null: the hub gave no {benchmark.hub}: {str(error).strip()[:300]}; without the hub, set "
-            "benchmarks.path to a folder with the questions (docs/evaluation.md)"
+            f"benchmarks.path={written(path)}: nothing was had from {source}: {str(error).strip()[:300]}; without the "
+            "hub, set it to a folder with the questions (docs/evaluation.md)"
         ) from error

@@ -10,23 +10,23 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, variance
-from typing import Any
 
 from tqdm import tqdm
 
-from ...players.player import Generate, PromptTooLong
-from ...players.prompts import Template, general_template
+from ...players.player import PromptTooLong
+from ...players.prompts import general_template
 from ...players.seeds import derive_seed
 from ...training.metrics import wilson
 from ..graders.grading import FAILURES, Grader, Verdict, check_installed
 from ..graders.question import Question
 from .benchmark_questions import load
 from .evaluation_folder import Lines
-from .matches import for_each
+from .matches import Seating, for_each
 from .policies import Policy
 from .ratings import Row
 from .settings import Benchmarks, Settings
@@ -65,11 +65,9 @@ def load_questions(settings: Benchmarks) -> list[Question]:
         ValueError: there are none, or they cannot be read.
         ImportError: the package that judges answers is missing.
     """
-    if settings.names:
-        check_installed("benchmarks.names")
-    names = dict.fromkeys(settings.names)
+    check_installed("benchmarks.names")
     path = None if settings.path is None else Path(settings.path)
-    return [question for name in names for question in load(name, path, settings.limit)]
+    return [question for name in dict.fromkeys(settings.names) for question in load(name, path, settings.limit)]
 
 
 class Answers:
@@ -77,87 +75,72 @@ class Answers:
     of another version of a question, are left alone."""
 
     def __init__(self, lines: Lines, policy: Policy, settings: Settings) -> None:
-        self._lines = lines
-        template = template_of(policy, settings.benchmarks).name
-        how = [settings.seed, _sampling(settings.benchmarks), policy.identity, template]
+        self._lines, self.policy, self._settings = lines, policy, settings
+        asked = settings.benchmarks
+        self._template = general_template(policy.template)
+        self._sampling = {**vars(asked.sampling), "max_tokens": asked.max_response_length}
+        how = [settings.seed, self._sampling, policy.identity, self._template.name]
         digest = hashlib.blake2b(json.dumps(how, sort_keys=True).encode(), digest_size=16).hexdigest()
         self._head = {"policy": policy.name, "how": digest}
         stored = map(json.loads, lines)
         samples = [Sample(**each["sample"]) for each in stored if self._head.items() <= each.items()]
         self._samples = {_place(sample): sample for sample in samples}
 
-    def add(self, sample: Sample) -> None:
-        self._lines.append(json.dumps({**self._head, "sample": asdict(sample)}).encode() + b"\n")
-        self._samples[_place(sample)] = sample
-
     def of(self, question: Question, number: int) -> Sample | None:
         """A question's answer of that number; None: it is still to be asked."""
         return self._samples.get((question.benchmark, question.id, question.digest, number))
+
+    def missing(self, questions: Sequence[Question]) -> list[tuple[Question, int]]:
+        """The questions that are still to be asked, each with the number of the sample."""
+        numbers = range(self._settings.benchmarks.samples)
+        return [(question, number) for question in questions for number in numbers if self.of(question, number) is None]
+
+    async def ask(self, questions: Sequence[Question], seating: Seating) -> None:
+        """Have the policy answer what is missing, ``concurrency`` questions at a time, and store each answer at once.
+
+        Raises:
+            PromptTooLong: a question is longer than ``benchmarks.max_prompt_length``.
+        """
+        tokenizer, generate = seating.tokenizer(self.policy), seating.generate_as(self.policy)
+        longest, missing = self._settings.benchmarks.max_prompt_length, self.missing(questions)
+
+        async def work(wanted: tuple[Question, int]) -> None:
+            question, number = wanted
+            seed = derive_seed("benchmark", self._settings.seed, question.benchmark, question.id, number)
+            prompt_ids = self._template.encode(tokenizer, question.prompt, **self.policy.asked.chat_template_kwargs)
+            if len(prompt_ids) > longest:
+                raise PromptTooLong(
+                    f"benchmarks.max_prompt_length={longest}: {question.benchmark}, question {question.id} has "
+                    f"{len(prompt_ids)} tokens"
+                )
+            tokens, truncated = await generate(prompt_ids, {**self._sampling, "seed": seed})
+            text, count = str(tokenizer.decode(tokens.response_ids, skip_special_tokens=True)), len(tokens.response_ids)
+            sample = Sample(question.benchmark, question.id, number, seed, question.digest, text, count, truncated)
+            self._lines.append(json.dumps({**self._head, "sample": asdict(sample)}).encode() + b"\n")
+            self._samples[_place(sample)] = sample
+            bar.update()
+
+        with tqdm(total=len(missing), desc=f"benchmarks, {self.policy.name}", unit="answer") as bar:
+            await for_each(missing, work, self._settings.concurrency)
+
+    def judged(self, questions: Sequence[Question], grader: Grader) -> list[Row]:
+        """Each benchmark's figures, in the order of the questions.
+
+        It takes a bounded time: the grader limits each answer, and each comparison of two answers for maj@k.
+        """
+        graded: dict[str, list[list[Graded]]] = defaultdict(list)
+        for question in questions:
+            samples = (self.of(question, number) for number in range(self._settings.benchmarks.samples))
+            verdicts = [(sample, grader.grade(question, sample.text)) for sample in samples if sample is not None]
+            graded[question.benchmark].append(verdicts)
+        return [score(benchmark, groups, grader.compare) for benchmark, groups in graded.items()]
 
 
 def _place(sample: Sample) -> tuple[str, str, str, int]:
     return sample.benchmark, sample.question, sample.digest, sample.number
 
 
-async def ask(
-    policy: Policy,
-    tokenizer: Any,
-    generate: Generate,
-    missing: Sequence[tuple[Question, int]],
-    answers: Answers,
-    settings: Settings,
-) -> None:
-    """Have a policy answer questions, ``settings.concurrency`` at a time, and store each answer as it comes.
-
-    Args:
-        missing: the questions, each with the number of the sample.
-
-    Raises:
-        PromptTooLong: a question is longer than ``benchmarks.max_prompt_length``.
-    """
-    template, sampling = template_of(policy, settings.benchmarks), _sampling(settings.benchmarks)
-    longest = settings.benchmarks.max_prompt_length
-
-    async def work(wanted: tuple[Question, int]) -> None:
-        question, number = wanted
-        seed = derive_seed("benchmark", settings.seed, question.benchmark, question.id, number)
-        prompt_ids = template.encode(tokenizer, question.prompt, **policy.asked.chat_template_kwargs)
-        if len(prompt_ids) > longest:
-            raise PromptTooLong(
-                f"benchmarks.max_prompt_length={longest}: {question.benchmark}, question {question.id} has "
-                f"{len(prompt_ids)} tokens"
-            )
-        tokens, truncated = await generate(prompt_ids, {**sampling, "seed": seed})
-        text, count = str(tokenizer.decode(tokens.response_ids, skip_special_tokens=True)), len(tokens.response_ids)
-        answers.add(Sample(question.benchmark, question.id, number, seed, question.digest, text, count, truncated))
-        bar.update()
-
-    with tqdm(total=len(missing), desc=f"benchmarks, {policy.name}", unit="answer") as bar:
-        await for_each(missing, work, settings.concurrency)
-
-
-def template_of(policy: Policy, settings: Benchmarks) -> Template:
-    return general_template(settings.template or policy.template)
-
-
-def _sampling(settings: Benchmarks) -> dict[str, Any]:
-    return {**vars(settings.sampling), "max_tokens": settings.max_response_length}
-
-
 # -- figures -----------------------------------------------------------------------------------------------------------
-
-
-def judge(questions: Sequence[Question], answers: Answers, samples: int, grader: Grader) -> list[Row]:
-    """Each benchmark's figures, in the order of the questions.
-
-    It takes a bounded time: the grader limits each answer, and each comparison of two answers for maj@k.
-    """
-    graded: dict[str, list[list[Graded]]] = {}
-    for question in questions:
-        given = [sample for number in range(samples) if (sample := answers.of(question, number)) is not None]
-        verdicts = [(sample, grader.grade(question, sample.text)) for sample in given]
-        graded.setdefault(question.benchmark, []).append(verdicts)
-    return [score(benchmark, groups, grader.compare) for benchmark, groups in graded.items()]
 
 
 def score(benchmark: str, graded: Sequence[Sequence[Graded]], compare: Callable[[str, str], str]) -> Row:
@@ -176,6 +159,9 @@ def score(benchmark: str, graded: Sequence[Sequence[Graded]], compare: Callable[
         comparisons.append(compare(first, second))
         return comparisons[-1] == "right"
 
+    def share_of(reason: str) -> Row:
+        return _share([verdict.reason == reason for verdict in verdicts])
+
     samples = len(groups[0])
     ks = sorted({samples, *(2**power for power in range(samples.bit_length()))})  # 1, 2, 4, ..., and all
     rights = [sum(verdict.correct for verdict in group) for group in groups]
@@ -187,15 +173,10 @@ def score(benchmark: str, graded: Sequence[Sequence[Graded]], compare: Callable[
         "pass_at": {k: _share([pass_at(samples, right, k) for right in rights]) for k in ks},
         "maj": _share([majority(group, same) for group in groups]),
         "truncated": _share([answer.truncated for answer in answers]),
-        **{
-            name: _share([verdict.reason == reason for verdict in verdicts])
-            for name, reason in (
-                ("no_answer", "no answer"),
-                ("unreadable", "unreadable"),
-                ("time_outs", "time-out"),
-                ("crashes", "crash"),
-            )
-        },
+        "no_answer": share_of("no answer"),
+        "unreadable": share_of("unreadable"),
+        "time_outs": share_of("time-out"),
+        "crashes": share_of("crash"),
         "comparisons_failed": _share([reason in FAILURES for reason in comparisons]),
         "tokens": _share([answer.tokens for answer in answers]),
     }

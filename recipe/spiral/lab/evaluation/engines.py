@@ -21,22 +21,15 @@ from ...rollouts.end_tokens import end_tokens
 from ...storage.disk import read_json
 from .policies import Policy
 from .policy_weights import computed_in
-from .settings import EngineSettings
+from .settings import EngineSettings, Refused
 
 Models = frozenset[Path]
 #: Seconds for loading other weights.
 RELOAD_LIMIT = 600.0
-_EXECUTOR = "distributed_executor_backend"
-#: The values that vLLM takes as ``max_lora_rank``.
-_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 
 class EngineFailure(RuntimeError):
     """An engine does not start, does not answer, or cannot load what it should."""
-
-
-class UnfitArguments(EngineFailure):
-    """vLLM refuses its settings before anything starts."""
 
 
 class Served(NamedTuple):
@@ -57,7 +50,7 @@ class VLLMEngine:
 
     Raises:
         ImportError: vLLM is not installed.
-        EngineFailure: the engine does not start; UnfitArguments: with these settings it never will.
+        EngineFailure: the engine does not start; Refused: with these settings it never will.
     """
 
     def __init__(self, served: Served, max_model_len: int, settings: EngineSettings, engines: int = 1) -> None:
@@ -67,31 +60,27 @@ class VLLMEngine:
         from vllm import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        self.model, self._adapters, self._started_with = served.model, served.adapters, served.model
+        self.model, self._adapters = served.model, served.adapters
         self._seconds, self._requests = settings.seconds, itertools.count()
         try:
             chosen = AsyncEngineArgs(**arguments(served, max_model_len, settings, engines))
             self._engine = AsyncLLM.from_engine_args(chosen)
         except Exception as error:
             # what its processes raise comes here as a RuntimeError
-            kind = UnfitArguments if isinstance(error, TypeError | ValueError) else EngineFailure
+            kind = Refused if isinstance(error, TypeError | ValueError) else EngineFailure
             raise kind(f"{served.model}: vLLM does not start: {error}") from error
         self._ends = end_tokens(served.texts or served.model)
 
     def generate_as(self, name: str, adapter: Path | None = None) -> Generate:
         """The ``generate`` of a policy of that name: the model itself, or one of its adapters."""
-        if adapter is None:
-            lora = None
-        else:
-            from vllm.lora.request import LoRARequest
+        from vllm import SamplingParams
+        from vllm.lora.request import LoRARequest
+        from vllm.sampling_params import RequestOutputKind
+        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-            lora = LoRARequest(str(adapter), 1 + self._adapters.index(adapter), str(adapter))
+        lora = adapter and LoRARequest(str(adapter), 1 + self._adapters.index(adapter), str(adapter))
 
         async def generate(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
-            from vllm import SamplingParams
-            from vllm.sampling_params import RequestOutputKind
-            from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
-
             parameters = SamplingParams(
                 **sampling,
                 # vLLM itself uses the end tokens of the model that it was started with
@@ -123,7 +112,7 @@ class VLLMEngine:
 
     def fits(self, other: Served) -> bool:
         """Whether the engine can serve that: a model of the same architecture, and no adapters on either side."""
-        return not (self._adapters or other.adapters or unfit(other.model, self._started_with))
+        return not (self._adapters or other.adapters or unfit(other.model, self.model))
 
     async def become(self, other: Served) -> None:
         """Load the weights of another model that ``fits``; no response may be under way meanwhile.
@@ -161,7 +150,6 @@ def arguments(served: Served, max_model_len: int, settings: EngineSettings, engi
         "max_num_seqs": settings.max_num_seqs,
         "enforce_eager": settings.enforce_eager,
         "generation_config": "vllm",  # the evaluation's temperature and top_k, not the model's own
-        "enable_log_requests": False,
         "disable_log_stats": True,
     }
     if served.adapters:
@@ -171,20 +159,16 @@ def arguments(served: Served, max_model_len: int, settings: EngineSettings, engi
             "enable_lora": True,
             "max_loras": min(len(served.adapters), 8),
             "max_cpu_loras": len(served.adapters),
-            "max_lora_rank": next((known for known in _RANKS if known >= rank), rank),
+            "max_lora_rank": max(8, 1 << (rank - 1).bit_length()),  # vLLM takes powers of two
         }
     chosen |= settings.vllm
-    if settings.tensor_parallel_size > 1 and str(chosen.get(_EXECUTOR)).endswith("UniProcExecutor"):
-        chosen[_EXECUTOR] = "mp"  # in one process the first rank would wait for the others
-    if chosen.get("enable_chunked_prefill") is False:  # then a prompt must fit into one batch
-        chosen["max_num_batched_tokens"] = max(int(chosen.get("max_num_batched_tokens", 0)), max_model_len)
+    executor = "distributed_executor_backend"
+    if settings.tensor_parallel_size > 1 and str(chosen.get(executor)).endswith("UniProcExecutor"):
+        chosen[executor] = "mp"  # in one process the first rank would wait for the others
     return chosen
 
 
 # -- which engines run, and when ---------------------------------------------------------------------------------------
-
-#: ``start(served, engines)`` starts an engine, one of so many that run at a time.
-Start = Callable[[Served, int], VLLMEngine]
 
 
 def models_of(policies: Iterable[Policy]) -> Models:
@@ -196,12 +180,17 @@ class Engines:
     """The engines that are running, at a time as many as one piece of work needs models.
 
     Args:
+        start: ``start(served, engines)`` starts an engine, one of so many that run at a time.
         policies: all who may play: they say which adapters each model has.
         work: the models of each piece of work.
     """
 
     def __init__(
-        self, start: Start, policies: Iterable[Policy], work: Iterable[Models], show: Callable[[str], None]
+        self,
+        start: Callable[[Served, int], VLLMEngine],
+        policies: Iterable[Policy],
+        work: Iterable[Models],
+        show: Callable[[str], None],
     ) -> None:
         self._start, self._policies, self._show = start, list(policies), show
         self._room = max([1, *map(len, work)])

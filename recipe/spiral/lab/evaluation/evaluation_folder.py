@@ -6,11 +6,8 @@ goes on with what is missing; with other settings it is refused.
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +15,14 @@ from ...players.records import GameRecord
 from ...storage.disk import read_json, write_whole
 from ...storage.record_writer import line_of
 from ..record_folder import parse
+from .settings import Refused
 
 #: What the evaluation is, and its lines: games, policy tables and answers to benchmarks.
 MANIFEST, GAMES, TABLES, ANSWERS = "evaluation.json", "games.jsonl", "tables.jsonl", "answers.jsonl"
 
 
-class OtherEvaluation(ValueError):
-    """A folder holds an evaluation with other settings; the message says what differs."""
-
-
 class Lines:
-    """A file of lines, which one process appends to while others may read it."""
+    """A file of lines, which one process appends to, until it ends, while others may read it."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -39,13 +33,10 @@ class Lines:
         """Append a line, with its end; once this returns, a kill of the process cannot take it away. Raises OSError:
         there is no room."""
         if (self._out.write(line) or 0) < len(line):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.file))
+            raise OSError(f"{self.file}: there is no room for a line")
 
     def __iter__(self) -> Iterator[bytes]:
         return lines_of(self.file)
-
-    def close(self) -> None:
-        self._out.close()
 
 
 def lines_of(file: Path) -> Iterator[bytes]:
@@ -72,45 +63,18 @@ def read_games(folder: str | Path) -> Iterator[GameRecord]:
         yield record
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """What decides an evaluation's games and their results: those of other settings must not be counted with them.
-
-    Attributes:
-        seed, randomness: the evaluation's.
-        policies: by name, what identifies each: its kind, the resolved path, a fingerprint of its weights.
-        settings: what else must not change: rules, sampling, prompts; None for what nothing has used.
-    """
-
-    seed: int
-    randomness: str
-    policies: Mapping[str, Any]
-    settings: Mapping[str, Any]
-
-    def continuing(self, earlier: Manifest, folder: Path) -> Manifest:
-        """The manifest of the folder's evaluation that is continued: it has the policies of both, and each setting that
-        one of them has used.
-
-        Raises:
-            OtherEvaluation: something that both name is not the same.
-        """
-        policies = {**earlier.policies, **self.policies}
-        settings = {name: earlier.settings.get(name) if now is None else now for name, now in self.settings.items()}
-        merged = Manifest(self.seed, self.randomness, policies, settings)
-        used = {name: value for name, value in earlier.settings.items() if value is not None}
-        before = Manifest(earlier.seed, earlier.randomness, {**policies, **earlier.policies}, {**settings, **used})
-        if changes := "; ".join(_differences(vars(before), vars(merged))):
-            raise OtherEvaluation(
-                f"{folder} holds an evaluation with other settings: use the same settings, or another folder: {changes}"
-            )
-        return merged
+def _over(manifest: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest, with another's policies and settings where it has none."""
+    used = {name: value for name, value in manifest["settings"].items() if value is not None}
+    merged = {"policies": {**other["policies"], **manifest["policies"]}, "settings": {**other["settings"], **used}}
+    return {**manifest, **merged}
 
 
-def _differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
+def _changes(before: Any, now: Any, path: str = "") -> Iterator[str]:
     """What is not the same in two values as JSON has them."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in sorted({*before, *now}):
-            yield from _differences(before.get(key), now.get(key), f"{path}.{key}" if path else key)
+            yield from _changes(before.get(key), now.get(key), f"{path}.{key}" if path else key)
     elif before != now:
         yield f"{path}: {json.dumps(before)[:100]} there, {json.dumps(now)[:100]} now"
 
@@ -118,28 +82,31 @@ def _differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
 class EvaluationFolder:
     """An evaluation's folder, open for continuing it. One process at a time.
 
+    Attributes:
+        manifest: what decides the folder's games and their results: seed, randomness, by name what identifies each
+            policy (its kind, the resolved path, a fingerprint of its weights), and settings (rules, sampling, prompts;
+            None for what nothing has used).
+
     Raises:
-        OtherEvaluation: the folder's games were played with other settings.
+        Refused: the folder has games, tables or answers that were made with other settings.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self.games, self.tables, self.answers = (Lines(folder / name) for name in (GAMES, TABLES, ANSWERS))
+        self.manifest: dict[str, Any] = json.loads(json.dumps(manifest))  # tuples are lists
         file = folder / MANIFEST
-        self.manifest = Manifest(**json.loads(json.dumps(vars(manifest))))  # tuples are lists
-        held = [folder / name for name in (GAMES, TABLES, ANSWERS)]
         # one that was refused before it had anything does not keep the folder
-        if file.is_file() and any(lines.is_file() and lines.stat().st_size for lines in held):
-            self.manifest = self.manifest.continuing(Manifest(**read_json(file)), folder)
-        write_whole(file, json.dumps(vars(self.manifest), indent=1) + "\n")
-        self.games, self.tables, self.answers = map(Lines, held)
+        if file.is_file() and any(any(lines) for lines in (self.games, self.tables, self.answers)):
+            earlier = read_json(file)
+            self.manifest, before = _over(self.manifest, earlier), _over(earlier, self.manifest)
+            if changes := "; ".join(_changes(before, self.manifest)):
+                raise Refused(
+                    f"{folder} holds an evaluation with other settings: use the same settings, or another folder: "
+                    f"{changes}"
+                )
+        write_whole(file, json.dumps(self.manifest, indent=1) + "\n")
 
     def add(self, record: GameRecord) -> None:
         """Store a game; errors as of ``Lines.append``."""
         self.games.append(line_of(record))
-
-    def __enter__(self) -> EvaluationFolder:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for lines in (self.games, self.tables, self.answers):
-            lines.close()

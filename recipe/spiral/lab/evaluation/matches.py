@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import combinations, product
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -56,74 +55,36 @@ class GameId(NamedTuple):
         """The names of players 0 and 1."""
         return (self.policy, self.opponent) if self.role == 0 else (self.opponent, self.policy)
 
+    def key(self, seed: int, randomness: Randomness, retry: int = 0) -> GameKey:
+        """The game's key. Where a run's games have the run's seed, it has a seed for its randomness.
 
-@dataclass(frozen=True)
-class Plan:
-    """All games of an evaluation, in the order of match-ups, roles and places.
-
-    Attributes:
-        match_ups: those that are played.
-        left_out: why others are not.
-        games_per_role: the number of a match-up's games with the policy as player 0, and with it as player 1.
-        randomness: which games have the same cards, dice, opponent's draws and sampling seeds. "shared": the games of
-            all policies against the same opponent, in the same game, role and place (common random numbers).
-            Differences between policies are then more certain, but their results are not independent. "own": no two.
-    """
-
-    match_ups: tuple[MatchUp, ...]
-    left_out: tuple[str, ...] = ()
-    games_per_role: int = 1
-    seed: int = 0
-    randomness: Randomness = Randomness.shared
-
-    def __len__(self) -> int:
-        return 2 * self.games_per_role * len(self.match_ups)
-
-    def __iter__(self) -> Iterator[GameId]:
-        for match_up, role, place in product(self.match_ups, (0, 1), range(self.games_per_role)):
-            yield GameId(*match_up, role, place)
-
-    def __contains__(self, game: GameId) -> bool:
-        return game.place < self.games_per_role and game[:3] in self._known
-
-    @cached_property
-    def _known(self) -> frozenset[MatchUp]:
-        return frozenset(self.match_ups)
-
-    def key(self, game: GameId, retry: int = 0) -> GameKey:
-        """A game's key. Where a run's games have the run's seed, it has a seed for its randomness."""
-        who = () if self.randomness is Randomness.shared else (game.policy,)
-        seed = _seed(self.seed, self.randomness, *who, game.opponent, game.game, game.role)
-        return GameKey(SPLIT, seed, 0, game.place, retry)
+        Args:
+            randomness: which games have the same cards, dice, opponent's draws and sampling seeds. "shared": the games
+                of all policies against the same opponent, in the same game, role and place (common random numbers).
+                Differences between policies are then more certain, but their results are not independent. "own": no
+                two.
+        """
+        alike = self[1:4] if randomness is Randomness.shared else self[:4]
+        # as JSON, because names may hold any separator
+        return GameKey(SPLIT, derive_seed("evaluation", seed, randomness, json.dumps(alike)), 0, self.place, retry)
 
 
-@cache
-def _seed(seed: int, randomness: Randomness, *same: str | int) -> int:
-    """Of all games for which these parts are the same; as JSON, because names may hold any separator."""
-    return derive_seed("evaluation", seed, randomness, json.dumps(same))
-
-
-def plan(policies: Sequence[Policy], opponents: Sequence[Policy], settings: Settings) -> Plan:
-    """The match-ups of the kinds that ``settings.match_ups`` names, each once.
-
-    Raises:
-        ValueError: there is nothing to play, though match-ups are named.
-    """
+def plan(
+    policies: Sequence[Policy], opponents: Sequence[Policy], settings: Settings
+) -> tuple[list[MatchUp], list[str]]:
+    """The match-ups of the kinds that ``settings.match_ups`` names, each once; and why others are left out."""
     known = {policy.name: policy for policy in (*policies, *opponents)}
     names, others = [policy.name for policy in policies], [policy.name for policy in opponents]
     pairs: list[tuple[str, str]] = []
     for kind in settings.match_ups:
         pairs += product(names, others) if kind is MatchUps.cross else _round_robin(names, others)
-    playable, left_out = [], []
-    wanted = dict.fromkeys((*pair, game) for pair, game in product(pairs, settings.games))
-    for policy, opponent, game in wanted:
+    match_ups, left_out = [], []
+    for policy, opponent, game in dict.fromkeys((*pair, game) for pair, game in product(pairs, settings.games)):
         if reason := known[policy].unable(game) or known[opponent].unable(game):
             left_out.append(f"{policy} against {opponent} in {game}: {reason}")
         else:
-            playable.append((policy, opponent, game))
-    if wanted and not playable:
-        raise ValueError(f"games: nothing can be played: {left_out[0]}")
-    return Plan(tuple(playable), tuple(left_out), settings.games_per_role, settings.seed, settings.randomness)
+            match_ups.append((policy, opponent, game))
+    return match_ups, left_out
 
 
 def _round_robin(policies: Sequence[str], opponents: Sequence[str]) -> list[tuple[str, str]]:
@@ -138,6 +99,11 @@ def _round_robin(policies: Sequence[str], opponents: Sequence[str]) -> list[tupl
     return pairs + [(later, earlier) for earlier, later in combinations(fixed, 2)]
 
 
+def games_of(match_ups: Iterable[MatchUp], games_per_role: int) -> list[GameId]:
+    """All games, in the order of match-ups, roles and places."""
+    return [GameId(*match_up, *where) for match_up in match_ups for where in product((0, 1), range(games_per_role))]
+
+
 # -- the players -------------------------------------------------------------------------------------------------------
 
 
@@ -145,10 +111,9 @@ class Seating:
     """Makes the players. ``generate_as`` gives a policy's engine; it is called when the policy is seated."""
 
     def __init__(
-        self, policies: Sequence[Policy], settings: Settings, generate_as: Callable[[Policy], Generate]
+        self, policies: Mapping[str, Policy], settings: Settings, generate_as: Callable[[Policy], Generate]
     ) -> None:
-        self._policies = {policy.name: policy for policy in policies}
-        self._settings, self.generate_as = settings, generate_as
+        self._policies, self._settings, self.generate_as = policies, settings, generate_as
         self._read_tokenizer = cache(read_tokenizer)
         self._fixed: dict[str, Player] = {}
 
@@ -207,11 +172,7 @@ class Seating:
 
 
 async def play_games(
-    games: Sequence[tuple[GameId, int]],
-    plan: Plan,
-    seat: Seating,
-    settings: Settings,
-    ended: Callable[[GameRecord], None],
+    games: Sequence[tuple[GameId, int]], seat: Seating, settings: Settings, ended: Callable[[GameRecord], None]
 ) -> None:
     """Play the games that are missing, each from the number of its next try on, ``settings.concurrency`` at a time.
 
@@ -223,14 +184,13 @@ async def play_games(
         NotAsked: an endpoint's budget or quota is spent.
         Exception: whatever else a player raises that is no such failure.
     """
-
     rules = settings.match_rules
 
     async def play_until_it_counts(game: tuple[GameId, int]) -> None:
         id_, tries = game
         first, second = (seat(name, id_.game) for name in id_.players)
         for retry in range(tries, settings.void_retries + 1):
-            record = await _play(id_, plan.key(id_, retry), (first, second), rules)
+            record = await _play(id_, id_.key(settings.seed, settings.randomness, retry), (first, second), rules)
             ended(record)
             if record.discarded is None:
                 return

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from ...games import id_of
-from ...processes.composing import RECIPE  # and the resolvers of its config
+from ...processes.composing import RECIPE
 from ...storage.run_files import config_file, load_config, setting
 from ..models import MADE_FOR
 from ..opponents import check
@@ -67,7 +67,6 @@ class Policy:
         asked: how it is asked; what nobody says is "chat", "state" and ``LENGTHS``.
         settings: a fixed player's.
         texts: the folder of its tokenizer and end tokens, where they are with neither its model nor its adapter.
-        run: the run whose snapshot it is; None: it is no snapshot.
     """
 
     name: str
@@ -78,7 +77,6 @@ class Policy:
     asked: Asked = field(default_factory=Asked)
     settings: Mapping[str, Any] = field(default_factory=dict)
     texts: Path | None = None
-    run: str | None = None
 
     @property
     def lengths(self) -> tuple[int, int]:
@@ -132,9 +130,7 @@ def run_of(path: Path) -> Run:
 def run_of_embedded(model: str) -> Run:
     """What runs that start from an embedded model have, unless they set it otherwise: its config group's."""
     group = "tiny" if model in MADE_FOR else model
-    config = OmegaConf.load(RECIPE / "config" / "model" / f"{group}.yaml")
-    assert isinstance(config, DictConfig)
-    return _run(model, config)
+    return _run(model, load_config(RECIPE / "config" / "model" / f"{group}.yaml"))
 
 
 def configs_of(path: Path) -> Iterator[tuple[Path, DictConfig]]:

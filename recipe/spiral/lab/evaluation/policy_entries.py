@@ -5,7 +5,7 @@ An entry is a kind, a path, or ``{kind, name, path, ...}``; a run is one policy 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,28 +33,18 @@ def parse(entries: Iterable[Any], cache: Path, setting: str = "policies", asked:
     """A config's list of policies; ``setting`` is its name, and checkpoints are exported into ``cache``, once.
 
     Raises:
-        ValueError: a bad entry, nothing at a path, or a name twice.
-        BrokenCheckpoint, ExportError: a checkpoint that cannot be exported.
+        ValueError: a bad entry, nothing at a path, or a checkpoint that cannot be exported.
         ImportError: a package is not installed.
     """
     policies = []
     for entry in entries:
         with entry_of(setting, entry):
-            policies += _parse(entry, cache, setting, asked or Asked())
+            policies += _parse(entry, cache, asked or Asked())
     # A folder's name may have any bytes.
-    policies = [replace(policy, name=visible(policy.name, most_lines=1)) for policy in policies]
-    check_names(policies, setting)
-    return policies
+    return [replace(policy, name=visible(policy.name, most_lines=1)) for policy in policies]
 
 
-def check_names(policies: Sequence[Policy], setting: str) -> None:
-    """See that each has a name of its own; ValueError: two have the same."""
-    names = [policy.name for policy in policies]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"{setting}: {', '.join(twice)} is there twice: give each its own name: {{name: ..., ...}}")
-
-
-def _parse(entry: Any, cache: Path, setting: str, asked: Asked) -> list[Policy]:
+def _parse(entry: Any, cache: Path, asked: Asked) -> list[Policy]:
     if isinstance(entry, str):
         entry = {"kind" if entry in _NAMED else "path": entry}
     if not isinstance(entry, Mapping):
@@ -65,21 +55,6 @@ def _parse(entry: Any, cache: Path, setting: str, asked: Asked) -> list[Policy]:
         return [_fixed(kind, name, settings)]
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}: unknown; known kinds: {', '.join(KINDS)}")
-    return _with_weights(kind, name, settings, cache, setting, asked)
-
-
-def _fixed(kind: str, name: str | None, settings: dict[str, Any]) -> Policy:
-    opponents.check(kind, settings, ())
-    if name is None:
-        name = opponents.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
-    decide = {key: value for key, value in settings.items() if kind != API or key not in OF_ASKING}
-    identity = {"kind": kind, **({"settings": decide} if decide else {})}
-    return Policy(name, kind, identity, settings=settings)
-
-
-def _with_weights(
-    kind: str, name: str | None, settings: dict[str, Any], cache: Path, setting: str, asked: Asked
-) -> list[Policy]:
     if unknown := sorted(settings.keys() - _KEYS):
         raise ValueError(f"{', '.join(unknown)}: unknown for kind {kind!r}; known: {', '.join(sorted(_KEYS))}")
     if (template := settings.get("template")) is not None:
@@ -91,52 +66,62 @@ def _with_weights(
         return [_policy(name or kind, embedded(kind).resolve(), None, asked, run_of_embedded(kind), {})]
     if not settings.get("path"):
         raise ValueError(f"an entry of kind {kind!r} needs a path")
-    given = str(settings["path"])
+    return _at_path(str(settings["path"]), name, settings, cache, asked)
+
+
+def _fixed(kind: str, name: str | None, settings: dict[str, Any]) -> Policy:
+    opponents.check(kind, settings, ())
+    if name is None:
+        name = opponents.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
+    decide = {key: value for key, value in settings.items() if kind != API or key not in OF_ASKING}
+    identity = {"kind": kind, **({"settings": decide} if decide else {})}
+    return Policy(name, kind, identity, settings=settings)
+
+
+def _at_path(given: str, name: str | None, settings: dict[str, Any], cache: Path, asked: Asked) -> list[Policy]:
+    """A policy with weights, or one for each snapshot of a run that is taken."""
     path = Path(given).expanduser()
     if not path.exists():
         if not is_hub_id(given):
             raise ValueError("there is no such folder")
-        return [_policy(name or given, whole_model(given, setting), None, asked, Run(given), {"hub": given})]
+        return [_policy(name or given, whole_model(given, "path"), None, asked, Run(given), {"hub": given})]
     path = path.resolve()
-    form = form_of(path)
-    if kind == "run" or form not in ("hf", "adapter"):
-        return _snapshots(path, name, settings, cache, setting, asked)
-    check_whole(path, setting)
-    base = adapter_base(path, settings.get("base"), setting) if form == "adapter" else None
-    model, adapter = (path, None) if base is None else (base, path)
-    return [_policy(name or path.name, model, adapter, asked, run_of(path), {"path": str(path)})]
+    if form_of(path) not in ("hf", "adapter"):
+        return _snapshots(path, name, settings, cache, asked)
+    check_whole(path, "path")
+    return [_policy(name or path.name, path, settings.get("base"), asked, run_of(path), {"path": str(path)})]
 
 
-def _snapshots(
-    path: Path, name: str | None, settings: dict[str, Any], cache: Path, setting: str, asked: Asked
-) -> list[Policy]:
-    """One policy for each snapshot of a run that is taken."""
+def _snapshots(path: Path, name: str | None, settings: dict[str, Any], cache: Path, asked: Asked) -> list[Policy]:
     step = settings.get("step")
     spread = {key: settings[key] for key in ("start", "interval", "size") if settings.get(key) is not None}
     if step is not None:
         if spread:
             raise ValueError("give either step, or start, interval and size")
         spread = {"start": step, "size": 1}
-    members = members_of(path, **spread, setting=f"{setting}: path")
+    members = members_of(path, **spread)
     if step is not None and members[0][0] != step:
         raise ValueError(f"step={step}: there is none; the next is of step {members[0][0]}")
     run = run_of(path)
     if run.asked.template is None:  # a folder of exports: each has what it takes of its run's config
         run = replace(run_of(members[-1][1]), name=run.name)
-    run_name = name or run.name
-    policies = []
-    for number, folder, form in members:
-        model, adapter = exported(folder, cache) if form == "checkpoint" else folder, None
-        if form_of(model) == "adapter":
-            model, adapter = adapter_base(model, settings.get("base") or run.model, setting), model
-        origin = {"path": str(folder), "step": number}
-        policy = _policy(f"{run_name}/step_{number:06d}", model, adapter, asked, run, origin)
-        policies.append(replace(policy, run=run_name))
-    return policies
+    base = settings.get("base") or run.model
+    return [
+        _policy(
+            f"{name or run.name}/step_{number:06d}",
+            exported(folder, cache) if form == "checkpoint" else folder,
+            base,
+            asked,
+            run,
+            {"path": str(folder), "step": number},
+        )
+        for number, folder, form in members
+    ]
 
 
-def _policy(name: str, model: Path, adapter: Path | None, asked: Asked, run: Run, origin: Mapping[str, Any]) -> Policy:
-    """A policy with weights. Of its run is what neither its entry nor the evaluation says."""
+def _policy(name: str, folder: Path, base: object, asked: Asked, run: Run, origin: Mapping[str, Any]) -> Policy:
+    """The model or adapter in a folder. Of its run is what neither its entry nor the evaluation says."""
+    model, adapter = (adapter_base(folder, base), folder) if form_of(folder) == "adapter" else (folder, None)
     asked = asked.over(run.asked)
     how = {name: value for name, value in vars(asked).items() if name != "lengths"}
     identity = {**weights_identity(model, adapter), **origin, **how}

@@ -36,7 +36,7 @@ def exported(checkpoint: Path, cache: Path) -> Path:
     It is exported again if the checkpoint has changed. Returns the folder.
 
     Raises:
-        ExportError, BrokenCheckpoint: it cannot be exported.
+        ValueError: it cannot be exported.
     """
     from transformers.utils import logging as transformers_logging
 
@@ -55,20 +55,20 @@ def exported(checkpoint: Path, cache: Path) -> Path:
     return target
 
 
-def adapter_base(adapter: Path, given: object, setting: str) -> Path:
+def adapter_base(adapter: Path, given: object) -> Path:
     """The folder of the model that an adapter belongs to: the given one, or the one that the adapter's config names.
 
     Raises:
         ValueError: neither is there, or one of them is damaged.
     """
-    check_unchanged(adapter, setting)
+    check_unchanged(adapter, "path")
     base = given or read_json(adapter / "adapter_config.json").get("base_model_name_or_path")
     if not base:
         raise ValueError(
-            f"{setting}: {adapter}: its config names no base model; give it: {{path: ..., base: ...}}, or export the "
-            "checkpoint with --merge and evaluate that"
+            f"{adapter}: its config names no base model; give it: {{path: ..., base: ...}}, or export the checkpoint "
+            "with --merge and evaluate that"
         )
-    return whole_model(str(base), f"{setting}: base")
+    return whole_model(str(base), "base")
 
 
 def whole_model(path: str, setting: str) -> Path:

@@ -28,15 +28,17 @@ policy what a player of the games would say, and one table.
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 from ...storage.disk import write_whole
 from ..own_command import command
-from .evaluation_folder import GAMES, Manifest
-from .exploitability.exploitability_metrics import UNIFORM, UNSEEN
+from .evaluation_folder import GAMES
+from .measuring import UNIFORM
 from .ratings import Row
 
 VERSION = 2
@@ -44,13 +46,15 @@ RESULTS = "results"
 #: Columns of a terminal, and of a name.
 WIDTH, NAME = 100, 24
 _VERBS = {"win": "beats", "draw": "draws with", "loss": "loses to"}
+#: Above this share of answers that were not scored, sampling is recommended.
+_UNSEEN = 0.05
 #: Above this share of a policy's games, those that it ended by an illegal answer are told of.
 _ILLEGAL = 0.005
 
 
-def write_results(folder: Path, manifest: Manifest, policies: Sequence[str], figures: Mapping[str, Any]) -> str:
+def write_results(folder: Path, policies: Sequence[str], figures: Mapping[str, Any]) -> str:
     """Write ``results.json``; returns what people are shown of these policies."""
-    data = {"version": VERSION, "manifest": vars(manifest), **figures}
+    data = {"version": VERSION, **figures}
     write_whole(folder / f"{RESULTS}.json", json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     verdict = [_wrapped(line) for policy in policies for line in _verdict(policy, figures)]
     table = [_table(figures["results"])] if figures["results"] else []
@@ -62,28 +66,26 @@ def write_results(folder: Path, manifest: Manifest, policies: Sequence[str], fig
 
 def _verdict(policy: str, figures: Mapping[str, Any]) -> Iterator[str]:
     """A line for each game and benchmark."""
-    said: dict[str, list[str]] = {}
-    matches: dict[tuple[str, str], list[Row]] = {}
-    for row in figures["results"]:
-        if row["policy"] == policy and row["games"]:
-            matches.setdefault((row["game"], row["opponent"]), []).append(row)
-    illegal: dict[str, tuple[int, int]] = {}
-    for (game, opponent), (*roles, both) in matches.items():
-        said.setdefault(game, []).append(_match(opponent, roles, both))
-        ended, of = illegal.get(game, (0, 0))
-        illegal[game] = ended + both["invalid"]["count"], of + both["games"]
-    for game, (ended, of) in illegal.items():
-        if ended / of > _ILLEGAL:
-            said[game].append(f"ends {ended / of:.0%} of its games by an illegal answer")
+    said: dict[str, list[str]] = defaultdict(list)
+    games, ended = Counter[str](), Counter[str]()
+    rows = [row for row in figures["results"] if row["policy"] == policy and row["games"]]
+    for (game, opponent), of_roles in groupby(rows, lambda row: (row["game"], row["opponent"])):
+        *roles, both = of_roles
+        said[game].append(_match(opponent, roles, both))
+        games[game] += both["games"]
+        ended[game] += both["invalid"]["count"]
+    for game, told in said.items():
+        if (share := ended[game] / games[game]) > _ILLEGAL:
+            told.append(f"ends {share:.0%} of its games by an illegal answer")
     for kind, tell in (("exploitability", _exploited), ("optimality", _optimal)):
         for row in figures[kind]:
-            if row["policy"] == policy or row["policy"].startswith(f"{policy.partition('/')[0]}, average of"):
+            if row["policy"] == policy:
                 uniform = next(r for r in figures[kind] if (r["policy"], r["game"]) == (UNIFORM, row["game"]))
-                said.setdefault(row["game"], []).append(tell(row, uniform))
+                said[row["game"]].append(tell(row, uniform))
     for score in figures["benchmarks"].get(policy, ()):
         right = f"{_percent(score['avg'])} of {score['questions']} questions answered right"
         answers = f" ({score['samples']} answers to each)" if score["samples"] > 1 else ""
-        said.setdefault(score["benchmark"], []).append(right + answers)
+        said[score["benchmark"]].append(right + answers)
     for game, parts in said.items():
         yield f"{policy} in {game}: {'; '.join(parts)}"
 
@@ -96,11 +98,10 @@ def _match(opponent: str, roles: Sequence[Row], both: Row) -> str:
 
 
 def _exploited(row: Row, uniform: Row) -> str:
-    whose = "" if ", average of" not in row["policy"] else f"of the average of its run's {row['policy'].split()[-1]} "
     limits = "" if row["interval"] is None else " [{:.3f}, {:.3f}]".format(*row["interval"])
-    told = f"NashConv {whose}{row['nash_conv']:.3f}{limits} (0 is an equilibrium, random play has "
+    told = f"NashConv {row['nash_conv']:.3f}{limits} (0 is an equilibrium, random play has "
     told += f"{uniform['nash_conv']:.3f})"
-    if row["by"] == "scores" and row["illegal"][0] > UNSEEN:
+    if row["by"] == "scores" and row["illegal"][0] > _UNSEEN:
         told += f"; {row['illegal'][0]:.0%} of its answers are not the plain ones that were scored: "
         told += "exploitability.by=samples takes all answers"
     return told

@@ -6,8 +6,8 @@ does. So Hydra refuses a value of another type, and a name that is not there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
@@ -19,15 +19,12 @@ from ...config import Rules as RulesSection
 from ...config import Style, out_of_range, within
 from ...games import resolve
 from ...match import Rules
-from ...players.prompts import general_template, get_template
-from ...processes.composing import refuse_environment
+from ...players.prompts import get_template
 from ...storage.run_files import config_file
-from ..opponents import API
+from ..opponents.api_settings import refuse_environment
 from .benchmark_questions import get_benchmark
-from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES
+from .exploitability.information_sets import check_whole_distribution, measured_games
 
-#: As ``defaults`` in the YAML calls it.
-SCHEMA = "evaluation_schema"
 #: A number that is above 0.
 _POSITIVE = 1e-9
 
@@ -35,6 +32,10 @@ _POSITIVE = 1e-9
 Randomness = StrEnum("Randomness", "shared own")
 MatchUps = StrEnum("MatchUps", "cross round_robin")
 ReadBy = StrEnum("ReadBy", "scores samples")
+
+
+class Refused(ValueError):
+    """An evaluation cannot be done as its config says; the message says why."""
 
 
 @dataclass
@@ -68,7 +69,6 @@ class ExactMetric:
 class Benchmarks:
     names: list[str]
     path: str | None
-    template: str | None
     sampling: Sampling
     limit: int | None = within(1)
     samples: int = within(1)
@@ -98,7 +98,6 @@ class Settings:
     match_ups: list[MatchUps]
     games: list[str]
     randomness: Randomness
-    anchor: str | None
     eval_dir: str
     cache_dir: str | None
     rules: RulesSection
@@ -109,7 +108,6 @@ class Settings:
     optimality: ExactMetric
     benchmarks: Benchmarks
     engine: EngineSettings
-    verbose: bool
     seed: int = within(0)
     games_per_role: int = within(1)
     concurrency: int = within(1)
@@ -123,38 +121,28 @@ class Settings:
             ValueError: something is wrong that its types do not say; the message names the setting.
         """
         for entries in ("policies", "opponents"):
-            refuse_environment(config, entries, API)
+            refuse_environment(config, entries)
         for wrong in out_of_range(config):
             raise ValueError(wrong)
-        settings = cast(Settings, OmegaConf.to_object(config))
-        settings._check()
-        return settings
+        return cast(Settings, OmegaConf.to_object(config))
 
-    def _check(self) -> None:
+    def __post_init__(self) -> None:
         if config_file(self.folder).is_file():
             raise ValueError(f"eval_dir={self.folder}: is a run's folder; give another, such as {self.folder}-eval")
         self.games = [resolve(game) for game in self.games]
-        known = {"exploitability": EXPLOITABILITY_GAMES, "optimality": OPTIMALITY_GAMES}
-        cut = self.sampling.top_p != 1 or self.sampling.top_k > 0 or not self.sampling.temperature > 0
         for name, metric in self.exact_metrics.items():
-            metric.games = [resolve(game) for game in metric.games]
-            if unknown := sorted({*metric.games} - {*known[name]}):
-                raise ValueError(f"{name}.games: {', '.join(unknown)}: must be of {', '.join(known[name])}")
-            if cut and metric.games and metric.by is ReadBy.scores:
-                raise ValueError(
-                    f"{name}.by=scores: log-probabilities are those of the whole distribution: set "
-                    f"sampling.temperature above 0, sampling.top_p=1 and sampling.top_k=-1, or {name}.by=samples"
-                )
+            metric.games = measured_games(name, metric.games, f"{name}.games")
+            if metric.games and metric.by is ReadBy.scores:
+                check_whole_distribution(self.sampling, f"{name}.by=scores", "sampling", f"{name}.by=samples")
         self.benchmarks.names = [get_benchmark(name).id for name in self.benchmarks.names]
-        for template, check in ((self.prompt.template, get_template), (self.benchmarks.template, general_template)):
-            if template is not None:
-                check(template)
+        if self.prompt.template is not None:
+            get_template(self.prompt.template)
         _ = self.match_rules
 
     @property
     def match_rules(self) -> Rules:
         """Raises ValueError: they are no rules."""
-        return Rules.from_config(OmegaConf.create(asdict(self.rules)))
+        return Rules.from_config(self.rules)
 
     @property
     def exact_metrics(self) -> dict[str, ExactMetric]:
@@ -171,17 +159,13 @@ class Settings:
         """Where checkpoints are exported to."""
         return Path(self.cache_dir) if self.cache_dir else self.folder.with_name(f"{self.folder.name}-weights")
 
-    def with_lengths(self, known: Iterable[tuple[int, int]]) -> Settings:
-        """With the longest of the policies' lengths, in tokens, where the config leaves a length to them."""
-        prompts, responses = list(zip(*known, strict=True)) or [(1,), (1,)]
-        data = replace(
-            self.data,
-            max_prompt_length=self.data.max_prompt_length or max(prompts),
-            max_response_length=self.data.max_response_length or max(responses),
-        )
-        return replace(self, data=data)
+    def take_lengths(self, lengths: Collection[tuple[int, int]]) -> None:
+        """Take the longest of the policies' lengths, in tokens, where the config leaves a length to them."""
+        prompts, responses = zip(*lengths, strict=True) if lengths else ((1,), (1,))
+        self.data.max_prompt_length = self.data.max_prompt_length or max(prompts)
+        self.data.max_response_length = self.data.max_response_length or max(responses)
 
-    # In tokens, once ``with_lengths`` has set them:
+    # In tokens, once they are taken:
 
     @property
     def max_prompt_length(self) -> int:
@@ -212,4 +196,4 @@ class Settings:
         }
 
 
-ConfigStore.instance().store(name=SCHEMA, node=Settings)
+ConfigStore.instance().store(name="evaluation_schema", node=Settings)

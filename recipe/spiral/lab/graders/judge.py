@@ -39,26 +39,21 @@ class Judge:
         function: "module:function", which returns what JSON has, a number of numpy's or torch's, or a dict with such a
             value under "score", as verl's ``compute_score`` does.
         clock: the seconds that one call may take by the clock.
-        processor: the seconds of processor time that one call may take, of all threads together.
-        memory: the most memory of the process, in bytes.
+        processor: the seconds of processor time that one call may take, of all threads together; 0: any.
+        memory: the most memory of the process, in bytes; 0: any.
     """
 
-    def __init__(self, function: str, clock: float, processor: float | None = None, memory: int | None = None) -> None:
+    def __init__(self, function: str, clock: float, processor: float = 0.0, memory: int = 0) -> None:
         self._function, self._clock = function, clock
-        self._limits = [str(processor or 0.0), str(memory or 0)]
-        self._free = threading.Lock()
+        self._limits = [str(processor), str(memory)]
+        self._free = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start the process, if there is none. Raises NotStarted."""
-        with self._free:
-            self._started()
 
     def ask(self, **arguments: Any) -> tuple[Any, str | None]:
         """What the function returns for ``arguments``, and the problem: None, ``TIME_OUT``, ``CRASH`` or "raised: ...".
         Raises NotStarted: no process starts."""
         with self._free:
-            self._started()
+            self.start()
             answered = False
             try:
                 self._pipe.send(arguments)
@@ -68,50 +63,48 @@ class Judge:
                 answered = True
                 return value, problem
             except (EOFError, OSError):
-                return None, TIME_OUT if self._end() == -signal.SIGPROF else CRASH
+                return None, TIME_OUT if self.close() == -signal.SIGPROF else CRASH
             finally:
                 if not answered:
-                    self._end()
+                    self.close()
 
-    def close(self) -> None:
-        """End the process."""
+    def start(self) -> None:
+        """Start the process, if there is none. Raises NotStarted."""
         with self._free:
-            self._end()
+            if self._process is not None and self._process.poll() is None:
+                return
+            self.close()
+            self._pipe, theirs = Pipe()
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", __name__, self._function, *self._limits, str(theirs.fileno())],
+                    env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    # of its own: Ctrl-C at the terminal reaches only the caller, and what it starts ends with it
+                    start_new_session=True,
+                )
+            try:
+                problem = self._pipe.recv() if self._pipe.poll(_START_SECONDS) else "it is not ready"
+            except (EOFError, OSError):
+                problem = "it ended"
+            if problem:
+                self.close()
+                raise NotStarted(f"the process of {self._function} did not start: {problem}")
 
-    def _started(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            return
-        self._end()
-        self._pipe, theirs = Pipe()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, self._function, *self._limits, str(theirs.fileno())],
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                # a session of its own: Ctrl-C at the terminal reaches only the caller, and what it starts ends with it
-                start_new_session=True,
-            )
-        try:
-            problem = self._pipe.recv() if self._pipe.poll(_START_SECONDS) else "it is not ready"
-        except (EOFError, OSError):
-            problem = "it ended"
-        if problem:
-            self._end()
-            raise NotStarted(f"the process of {self._function} did not start: {problem}")
-
-    def _end(self) -> int | None:
+    def close(self) -> int | None:
         """End the process with the programs of its session; returns its exit status."""
-        if self._process is None:
-            return None
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        status = self._process.wait()
-        self._pipe.close()
-        self._process = None
-        return status
+        with self._free:
+            if self._process is None:
+                return None
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            status = self._process.wait()
+            self._pipe.close()
+            self._process = None
+            return status
 
 
 def main(function: str, processor: float, memory: int, caller: Connection) -> None:
@@ -139,9 +132,8 @@ def main(function: str, processor: float, memory: int, caller: Connection) -> No
             signal.setitimer(signal.ITIMER_PROF, processor)
             try:
                 returned = call(**arguments)
-                said = json.dumps(
-                    [returned.get("score") if isinstance(returned, dict) else returned, None], default=float
-                )
+                value = returned.get("score") if isinstance(returned, dict) else returned
+                said = json.dumps([value, None], default=float)
             except Exception as error:
                 said = json.dumps([None, f"raised: {type(error).__name__}: {error}"[:500]])
             signal.setitimer(signal.ITIMER_PROF, 0)

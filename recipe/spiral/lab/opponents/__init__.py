@@ -14,11 +14,8 @@ from . import alphabeta, perfect
 from .alphabeta import AlphaBetaPlayer
 from .api_costs import COSTS, Costs
 from .api_player import ApiPlayer
-from .api_settings import ApiSettings
+from .api_settings import API, ApiSettings
 from .perfect import PerfectPlayer
-
-#: The kind of an endpoint, which may be paid for.
-API = "api"
 
 
 def _asked(run_dir: str | None = None, **settings: Any) -> ApiPlayer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +11,13 @@ from urllib.parse import urlsplit
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ...config import out_of_range
+from ...config import out_of_range, within
 from ...players.player import PlayerMisconfigured
 from ...players.prompts import Template, get_template
+from ...processes.composing import as_written
 
+#: The kind of an endpoint, which may be paid for.
+API = "api"
 #: How it is asked and what it may cost: settings that change no answer.
 OF_ASKING = {
     *("api_key_env", "timeout", "total_timeout", "retries", "max_concurrency"),
@@ -23,10 +25,6 @@ OF_ASKING = {
 }
 #: Seconds, the shortest and the longest.
 _SECONDS = (1e-3, 86_400.0)
-
-
-def _within(default: Any, least: float = 0, most: float = math.inf) -> Any:
-    return field(default=default, metadata={"within": (least, most)})
 
 
 @dataclass(frozen=True)
@@ -61,18 +59,18 @@ class ApiSettings:
     base_url: str = "https://api.openai.com/v1"
     api_key_env: str | None = "OPENAI_API_KEY"
     template: str = "qwen3"
-    temperature: float | None = _within(1.0)
-    max_tokens: int | None = _within(4096, 1)
+    temperature: float | None = within(0, default=1.0)
+    max_tokens: int | None = within(1, default=4096)
     send_seed: bool = True
     extra_body: dict[str, Any] = field(default_factory=dict)
-    timeout: float = _within(60.0, *_SECONDS)
-    total_timeout: float = _within(180.0, *_SECONDS)
-    retries: int = _within(4)
-    max_concurrency: int = _within(8, 1)
-    budget_tokens: int | None = _within(None)
-    budget_usd: float | None = _within(None)
-    price_in: float | None = _within(None)
-    price_out: float | None = _within(None)
+    timeout: float = within(*_SECONDS, default=60.0)
+    total_timeout: float = within(*_SECONDS, default=180.0)
+    retries: int = within(0, default=4)
+    max_concurrency: int = within(1, default=8)
+    budget_tokens: int | None = within(0, default=None)
+    budget_usd: float | None = within(0, default=None)
+    price_in: float | None = within(0, default=None)
+    price_out: float | None = within(0, default=None)
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, Any]) -> ApiSettings:
@@ -118,3 +116,14 @@ class ApiSettings:
         if self.price_in is None or self.price_out is None:
             return None
         return (prompt_tokens * self.price_in + response_tokens * self.price_out) / 1e6
+
+
+def refuse_environment(config: Any, setting: str) -> None:
+    """Refuse values of the environment in those entries of a list of the config's that are endpoints: verl's own print
+    and trackers would show them. Raises ValueError."""
+    for entry in as_written(config)[setting] or ():
+        if isinstance(entry, dict) and entry.get("kind") == API and "${oc.env:" in str(entry):
+            raise ValueError(
+                f"{setting}: {entry.get('name', API)}: a value of the environment would be shown; name a key by its "
+                "variable: api_key_env: NAME"
+            )

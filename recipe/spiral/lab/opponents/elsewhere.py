@@ -12,7 +12,6 @@ from typing import Literal
 from ...opponents import model_files
 from ...players.seats import BASE
 from ...storage.checkpoints import POOL, folder_of, read_whole
-from ...storage.run_files import config_file
 
 #: A whole model, a PEFT adapter, or a checkpoint of ours, which is exported first.
 Form = Literal["hf", "adapter", "checkpoint"]
@@ -74,8 +73,7 @@ def _candidates(path: Path) -> list[tuple[Path, Form]]:
     """The members that are at a path, or in it."""
     if (form := form_of(path)) is not None:
         return [(path, form)]
-    of_the_run = [folder_of(path)] if config_file(path).is_file() else []
-    for folder in (*of_the_run, path / "checkpoints", path, path / POOL):
+    for folder in (folder_of(path), path, path / POOL):
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
         shown = [sub for sub in inside if sub.is_dir() and not sub.name.startswith((".", "unfinished"))]
         if candidates := [(sub, form) for sub in shown if (form := form_of(sub)) is not None]:

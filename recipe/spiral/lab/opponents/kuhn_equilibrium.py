@@ -86,29 +86,25 @@ def _value(rounds: int, lead: int) -> float:
 @cache
 def _stage(rounds: int, lead: int) -> tuple[float, Stage]:
     """``_value``, and how to play the first of these rounds. In the round after it, the other player starts."""
-    return _solve({chips: -_value(rounds - 1, -(lead + chips)) for chips in (-2, -1, 1, 2)})
-
-
-def _solve(worth: dict[int, float]) -> tuple[float, Stage]:
-    """Solve a round, given the value of winning (negative: losing) so many chips for the starter."""
     from scipy.optimize import linprog  # half a second, and one round needs none
 
-    def payoff(*plan: int) -> float:
-        return sum(_chips(Stage(*map(float, plan)), cards, worth) for cards in permutations(CARDS, 2)) / 6
+    # The value of winning (negative: losing) so many chips, for the starter.
+    worth = {chips: -_value(rounds - 1, -(lead + chips)) for chips in (-2, -1, 1, 2)}
+
+    def payoff(*chosen: int) -> float:
+        """The starter's, where these of the five probabilities are 1, and the others 0."""
+        stage = Stage(*(float(place in chosen) for place in range(5)))
+        return sum(_chips(stage, cards, worth) for cards in permutations(CARDS, 2)) / 6
 
     # The payoff is linear in each probability, so its coefficients are differences between certain choices.
-    constant = payoff(*_ones())
-    single = np.array([payoff(*_ones(i)) - constant for i in range(5)])
-    cross = np.array([[payoff(*_ones(i, j)) - constant - single[i] - single[j] for j in (3, 4)] for i in range(3)])
+    constant = payoff()
+    single = np.array([payoff(i) - constant for i in range(5)])
+    cross = np.array([[payoff(i, j) - constant - single[i] - single[j] for j in (3, 4)] for i in range(3)])
     # The starter's x and, for each choice of the other, what that can take from it: min(0, single + x . cross). The
     # prices of these limits are the other's probabilities.
     costs, limits = -np.append(single[:3], [1, 1]), np.hstack([-cross.T, np.eye(2)])
     best = linprog(costs, A_ub=limits, b_ub=single[3:], bounds=[(0, 1)] * 3 + [(None, 0)] * 2)
     return constant - best.fun, Stage(*np.clip([*best.x[:3], *-best.ineqlin.marginals], 0, 1).tolist())
-
-
-def _ones(*places: int) -> tuple[int, ...]:
-    return tuple(int(place in places) for place in range(5))
 
 
 def _chips(stage: Stage, cards: tuple[str, str], worth: dict[int, float]) -> float:

@@ -35,49 +35,32 @@ def check_game(game_id: str) -> None:
 def optimal_actions(game: Game) -> tuple[str, ...]:
     """The legal actions that keep the position's value for the player who is to move; () once the game is over. In
     TicTacToe and Nim only: Kuhn poker has probabilities (``kuhn_equilibrium.strategy``)."""
+    values = {action: _value_of(game, action) for action in game.legal_actions()}
+    return tuple(action for action, value in values.items() if value == max(values.values()))
+
+
+def _value_of(game: Game, action: str) -> int:
+    """The outcome for the player who takes this action: 1, 0 or -1."""
     if isinstance(game, TicTacToe):
-        return _tictactoe(game)
+        return -_minimax(_taken(tuple(game.board), int(action[1]), game.current_player), 1 - game.current_player)
     if isinstance(game, Nim):
-        return _nim(game)
+        pile, count = map(int, action.strip("[]").split())
+        sizes = [size - count if number == pile else size for number, size in enumerate(game.piles)]
+        return -1 if reduce(xor, sizes) else 1  # Bouton, 1901
     raise ValueError(f"{type(game).__name__}: optimal actions are known of TicTacToe and Nim only")
 
 
-def _tictactoe(game: TicTacToe) -> tuple[str, ...]:
-    """The actions that keep the value for the player who is to move; () once the game is over."""
-    board, player = tuple(game.board), game.current_player
-    return tuple(
-        action
-        for action in game.legal_actions()
-        if -_value(_after(board, int(action[1]), player), 1 - player) == _value(board, player)
-    )
-
-
 @cache
-def _value(board: Board, player: int) -> int:
-    """The outcome for ``player``, who is to move. At most 5478 positions are kept."""
+def _minimax(board: Board, player: int) -> int:
+    """TicTacToe's outcome for ``player``, who is to move. At most 5478 positions are kept."""
     if any(board[a] == board[b] == board[c] == 1 - player for a, b, c in LINES):
         return -1
     free = [square for square, owner in enumerate(board) if owner is None]
-    return max((-_value(_after(board, square, player), 1 - player) for square in free), default=0)
+    return max((-_minimax(_taken(board, square, player), 1 - player) for square in free), default=0)
 
 
-def _after(board: Board, square: int, player: int) -> Board:
+def _taken(board: Board, square: int, player: int) -> Board:
     return (*board[:square], player, *board[square + 1 :])
-
-
-def _nim(game: Nim) -> tuple[str, ...]:
-    """The actions that leave piles whose binary sum without carry is 0, from which the other loses (Bouton, 1901).
-
-    Where there are none all are as good, and all are given.
-    """
-    actions, total = game.legal_actions(), reduce(xor, game.piles, 0)
-    winning = []
-    for action in actions:
-        pile, count = map(int, action.strip("[]").split())
-        size = game.piles[pile]
-        if total ^ size ^ (size - count) == 0:
-            winning.append(action)
-    return tuple(winning) or actions
 
 
 class PerfectPlayer:

@@ -22,6 +22,7 @@ from ...checks.settle import settle
 from ...opponents.model_files import is_hub_id
 from ...processes.composing import RECIPE
 from ...processes.terminal import fail, visible
+from ...storage.run_files import flat
 from . import memory
 
 #: Config groups in which a command line chooses one file; and settings that say where, and that a run is planned.
@@ -44,8 +45,8 @@ def _lines(config: DictConfig, choices: Mapping[str, str]) -> Iterator[str]:
     """What is printed; raises what a start would be refused with."""
     yield f"settings that differ from the defaults of {', '.join(f'{k}={v}' for k, v in choices.items())}"
     yield from (f"  {name}: {value}" for name, value in differences(config, choices))
-    if lines := finished(config):
-        yield from lines
+    if done := finished(config):
+        yield done
         return
     yield from followed(config)
     yield from _of_model(config)
@@ -73,13 +74,7 @@ def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[st
 
 def _values(config: DictConfig) -> dict[str, Any]:
     """Every setting by its whole name, as it is written: one that follows from another is a link."""
-
-    def walk(values: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
-        for key, value in values.items():
-            yield from walk(value, f"{place}{key}.") if isinstance(value, Mapping) else [(f"{place}{key}", value)]
-
-    container: Any = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
-    return dict(walk(container, ""))
+    return flat(OmegaConf.to_container(config, resolve=False, enum_to_str=True))
 
 
 def _of_model(config: DictConfig) -> Iterator[str]:

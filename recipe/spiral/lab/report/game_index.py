@@ -19,13 +19,13 @@ from typing import Any
 from tqdm import tqdm
 
 from ...games.base import TEXTARENA
-from ...games.registry import is_class, make_named
+from ...games.registry import is_class
 from ...players.records import RESULTS, GameRecord, Turn
 from ...players.seats import Opponent
 from ..drawing import Drawn, drawn
 from ..evaluation.evaluation_folder import GAMES, lines_of
 from ..evaluation.matches import SPLIT
-from ..record_folder import RecordFolder, parse
+from ..record_folder import RecordFolder, make_named, parse
 from .bundle import Bundle, to_json
 
 #: Steps in a block of the index.

@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ...games.registry import NotNamed
 from ...storage.disk import is_in_use, read_json
 from ...storage.run_files import CHANGES, config_file, config_of, setting
 from ..evaluation.benchmark_questions import PAPER, PAPER_AVERAGES
 from ..evaluation.evaluation_folder import GAMES
 from ..evaluation.results import RESULTS
+from ..record_folder import NotNamed
 from .bundle import DATA, Bundle, is_inside
 from .curves import Curves
 from .game_index import COUNTED, INVALID, OUTCOMES, SPLITS, EvaluationGames, Games, RunGames
@@ -38,7 +38,7 @@ _PARTS = ("results", "ratings", "exploitability", "optimality", "benchmarks", "n
 
 
 class RunReport:
-    """A run's report, or an evaluation's, in ``folder``. ``named`` is as of ``games.make_named``.
+    """A run's report, or an evaluation's, in ``folder``. ``named`` is as of ``make_named``.
 
     Raises:
         ValueError: ``run_dir`` is neither a run's folder nor an evaluation's.
