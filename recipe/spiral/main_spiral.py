@@ -39,10 +39,6 @@ from .storage.disk import InUse, only_one
 REFUSED = (ValueError, ImportError, OSError, OmegaConfBaseException, InUse)
 
 
-class JobFailed(CompactHydraException):
-    """A job of a multirun has not trained to its end. Hydra starts the others all the same, and then shows this."""
-
-
 def main() -> None:
     """Run what the command line asks for, and end the process with status 0, 1 (failed, or not composed), 2 (refused),
     3 (stopped by the guard) or 130 (interrupted)."""
@@ -61,7 +57,8 @@ def compose(config: DictConfig) -> None:
     config.run_dir = job.runtime.output_dir
     config.trainer.experiment_name += f"/{Path(config.run_dir).name}"
     if (status := in_child(config)) != 0:
-        raise JobFailed(f"{config.run_dir}: status {status}")
+        # Hydra starts the other jobs all the same, and then shows this
+        raise CompactHydraException(f"{config.run_dir}: status {status}")
 
 
 def in_child(config: DictConfig) -> int:
