@@ -20,7 +20,6 @@ from omegaconf import DictConfig, OmegaConf
 from recipe.spiral.games import make
 from recipe.spiral.lab.evaluation.engines import Served
 from recipe.spiral.lab.evaluation.evaluation import Evaluation
-from recipe.spiral.lab.evaluation.evaluation_folder import Manifest
 from recipe.spiral.lab.evaluation.matches import GameId, MatchUp, games_of
 from recipe.spiral.lab.evaluation.ratings import ELO, Outcomes
 from recipe.spiral.lab.evaluation.settings import EngineSettings, Randomness, Settings
@@ -34,8 +33,9 @@ from tests.made import turn
 REWARDS: dict[Result, tuple[float, float]] = {"win": (1.0, -1.0), "draw": (0.0, 0.0), "loss": (-1.0, 1.0)}
 
 
-def manifest(*names: str, seed: int = 0, **settings: object) -> Manifest:
-    return Manifest(seed, "shared", {name: {"kind": "random"} for name in names}, settings)
+def manifest(*names: str, **settings: object) -> dict[str, Any]:
+    policies = {name: {"kind": "random"} for name in names}
+    return {"seed": 0, "randomness": "shared", "policies": policies, "settings": settings}
 
 
 def plan(n: int = 2, *match_ups: MatchUp) -> list[GameId]:

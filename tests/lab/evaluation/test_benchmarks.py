@@ -163,13 +163,13 @@ def test_answers_of_another_kind_are_not_counted(tmp_path: Path) -> None:
 
 # -- figures
 
-RIGHT = Verdict(True, "right", "7")
-NONE = Verdict(False, "no answer")
-LATE = Verdict(False, "time-out", "9^9")
+RIGHT = Verdict("right", "7")
+NONE = Verdict("no answer")
+LATE = Verdict("time-out", "9^9")
 
 
 def wrong(answer: str) -> Verdict:
-    return Verdict(False, "wrong", answer)
+    return Verdict("wrong", answer)
 
 
 def graded(verdicts: Sequence[Sequence[Verdict]]) -> list[list[Graded]]:

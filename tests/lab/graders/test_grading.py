@@ -56,7 +56,7 @@ def test_math(grader: Grader, answer: str, response: str, reason: str) -> None:
 def test_what_hangs_is_ended_and_the_next_answer_is_judged() -> None:
     pytest.importorskip("math_verify")
     with Grader(seconds=0.5) as grader:
-        assert grader.grade(math("7"), f"\\boxed{{{TOWER}}}") == Verdict(False, "time-out", TOWER)
+        assert grader.grade(math("7"), f"\\boxed{{{TOWER}}}") == Verdict("time-out", TOWER)
         assert grader.grade(math("\\frac{1}{2}"), "\\boxed{0.5}").correct
         process = psutil.Process(grader._judge._process.pid)  # type: ignore[union-attr]
         process.send_signal(signal.SIGKILL)

@@ -155,5 +155,9 @@ def position(index: int = 0, turn: int = 0) -> Position:
     return Position(GameKey("train", 3, 1, index), game, 0, turn, game.observation(0))
 
 
+#: Of all players here: connections cannot change theirs.
+LOOP = asyncio.new_event_loop()
+
+
 def respond(who: ApiPlayer, where: Position | None = None) -> Response:
-    return asyncio.run(who.respond(where or position()))
+    return LOOP.run_until_complete(who.respond(where or position()))

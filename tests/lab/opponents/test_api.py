@@ -74,7 +74,7 @@ def test_it_asks_with_the_observation_alone(serve: Serve) -> None:
     assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
-def test_seeds_are_those_of_the_key_also_in_several_event_loops(serve: Serve) -> None:
+def test_seeds_are_those_of_the_key(serve: Serve) -> None:
     endpoint = serve(good())
     who = player(endpoint)
     for where in (position(0, 0), position(0, 1), position(1, 0), position(0, 0)):

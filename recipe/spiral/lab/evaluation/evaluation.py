@@ -22,12 +22,12 @@ from ..opponents.api_player import ask_once
 from ..opponents.api_settings import ApiSettings
 from .benchmarks import Answers, load_questions
 from .engines import Engines, Models, Served, VLLMEngine, models_of
-from .evaluation_folder import EvaluationFolder, Manifest, read_games
+from .evaluation_folder import EvaluationFolder, read_games
 from .matches import GameId, Seating, games_of, plan, play_games
 from .measuring import Measuring
 from .policies import Asked
 from .policy_entries import parse
-from .ratings import Row, rate_all
+from .ratings import rate_all
 from .results import write_results
 from .settings import ReadBy, Settings
 from .tabulation import Tabulation
@@ -105,8 +105,12 @@ class Evaluation:
             Exception: whatever else a player raises. What was played by then is stored.
         """
         settings = self.settings
-        identities = {policy.name: policy.identity for policy in self.known.values()}
-        manifest = Manifest(settings.seed, settings.randomness, identities, settings.decisive())
+        manifest = {
+            "seed": settings.seed,
+            "randomness": settings.randomness,
+            "policies": {policy.name: policy.identity for policy in self.known.values()},
+            "settings": settings.decisive(),
+        }
         self._folder = EvaluationFolder(settings.folder, manifest)
         for note in self.notes:
             self.show(note)
@@ -184,23 +188,20 @@ class Evaluation:
                 f"{settings.max_prompt_length}, and were lost for both players; play them with a longer one in another "
                 "folder"
             )
+        if self._answers:
+            self.show("judging the answers to the benchmarks")
+        with Grader() as grader:
+            judged = {name: answers.judged(self.questions, grader) for name, answers in self._answers.items()}
         anchor = self.opponents[0].name if self.opponents else None
         figures = {
+            "manifest": self._folder.manifest,
             "results": results,
             "ratings": rate_all(self._tabulation.outcomes(), anchor),
             **self.measuring.figures(),
-            "benchmarks": self._judged(),
+            "benchmarks": judged,
             "notes": [*self.notes, *self._given_up()],
         }
-        return write_results(settings.folder, self._folder.manifest, [each.name for each in self.policies], figures)
-
-    def _judged(self) -> dict[str, list[Row]]:
-        """The benchmarks' figures, by policy."""
-        if not self._answers:
-            return {}
-        self.show("judging the answers to the benchmarks")
-        with Grader() as grader:
-            return {name: answers.judged(self.questions, grader) for name, answers in self._answers.items()}
+        return write_results(settings.folder, [each.name for each in self.policies], figures)
 
     def _given_up(self) -> Iterator[str]:
         """Whose games were void each time, how many, and why the first was."""

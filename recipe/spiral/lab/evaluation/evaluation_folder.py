@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,25 +63,11 @@ def read_games(folder: str | Path) -> Iterator[GameRecord]:
         yield record
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """What decides an evaluation's games and their results: those of other settings must not be counted with them.
-
-    Attributes:
-        seed, randomness: the evaluation's.
-        policies: by name, what identifies each: its kind, the resolved path, a fingerprint of its weights.
-        settings: what else must not change: rules, sampling, prompts; None for what nothing has used.
-    """
-
-    seed: int
-    randomness: str
-    policies: Mapping[str, Any]
-    settings: Mapping[str, Any]
-
-    def over(self, other: Manifest) -> Manifest:
-        """This, with the other's policies and settings where this has none."""
-        used = {name: value for name, value in self.settings.items() if value is not None}
-        return Manifest(self.seed, self.randomness, {**other.policies, **self.policies}, {**other.settings, **used})
+def _over(manifest: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest, with another's policies and settings where it has none."""
+    used = {name: value for name, value in manifest["settings"].items() if value is not None}
+    merged = {"policies": {**other["policies"], **manifest["policies"]}, "settings": {**other["settings"], **used}}
+    return {**manifest, **merged}
 
 
 def _changes(before: Any, now: Any, path: str = "") -> Iterator[str]:
@@ -98,27 +83,29 @@ class EvaluationFolder:
     """An evaluation's folder, open for continuing it. One process at a time.
 
     Attributes:
-        manifest: of all evaluations that the folder's games, tables and answers are of.
+        manifest: what decides the folder's games and their results: seed, randomness, by name what identifies each
+            policy (its kind, the resolved path, a fingerprint of its weights), and settings (rules, sampling, prompts;
+            None for what nothing has used).
 
     Raises:
-        Refused: they were made with other settings.
+        Refused: the folder has games, tables or answers that were made with other settings.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.games, self.tables, self.answers = (Lines(folder / name) for name in (GAMES, TABLES, ANSWERS))
-        self.manifest = Manifest(**json.loads(json.dumps(vars(manifest))))  # tuples are lists
+        self.manifest: dict[str, Any] = json.loads(json.dumps(manifest))  # tuples are lists
         file = folder / MANIFEST
         # one that was refused before it had anything does not keep the folder
         if file.is_file() and any(any(lines) for lines in (self.games, self.tables, self.answers)):
-            earlier = Manifest(**read_json(file))
-            self.manifest, before = self.manifest.over(earlier), earlier.over(self.manifest)
-            if changes := "; ".join(_changes(vars(before), vars(self.manifest))):
+            earlier = read_json(file)
+            self.manifest, before = _over(self.manifest, earlier), _over(earlier, self.manifest)
+            if changes := "; ".join(_changes(before, self.manifest)):
                 raise Refused(
                     f"{folder} holds an evaluation with other settings: use the same settings, or another folder: "
                     f"{changes}"
                 )
-        write_whole(file, json.dumps(vars(self.manifest), indent=1) + "\n")
+        write_whole(file, json.dumps(self.manifest, indent=1) + "\n")
 
     def add(self, record: GameRecord) -> None:
         """Store a game; errors as of ``Lines.append``."""

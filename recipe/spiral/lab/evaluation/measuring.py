@@ -11,18 +11,22 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
+from ...match import play
+from ...players.player import Player, PlayerFailure
+from ...players.seeds import GameKey
 from .evaluation_folder import Lines
 from .exploitability.exploitability_metrics import against_perfect
 from .exploitability.information_sets import GameTree, game_tree
 from .exploitability.nash_conv import measure
-from .exploitability.policy_table import PolicyTable, read_player, read_scores
+from .exploitability.policy_table import PolicyTable, read_scores
 from .exploitability.tabulated import uniform
-from .matches import Seating
+from .matches import Seating, for_each
 from .policies import Policy
 from .ratings import Row
 from .settings import ExactMetric, ReadBy, Settings
@@ -70,6 +74,37 @@ class Measured:
         what = {"history": place.history, "actions": place.actions, "values": values}
         self._lines.append(json.dumps({**self._head, **where, **what}, separators=(",", ":")).encode() + b"\n")
         self.rows[row] = list(values)
+
+    async def sample(self, player: Player, settings: Settings) -> None:
+        """Put what is missing to a player, each information set ``samples`` times.
+
+        Each answer is a match of one turn with a key of its own, so it is read and judged as in any other match. A
+        player that fails is asked again, with other randomness, ``settings.void_retries`` times.
+
+        Raises:
+            PlayerFailure: the player had no answer, each time, or is not asked again.
+        """
+        samples, rules = self.metric.samples, replace(settings.match_rules, turn_cap=1)
+        places = self.tree.information_sets
+        counts = {row: [0] * (self.tree.legal.shape[1] + 1) for row in range(len(places)) if row not in self.rows}
+
+        async def answer(index: int) -> None:
+            row = index // samples
+            for retry in range(settings.void_retries + 1):
+                key = GameKey("reading", settings.seed, 0, index, retry)
+                try:
+                    record = await play(key, self.game, places[row].game(), (player, player), (), rules)
+                    break
+                except PlayerFailure as failure:
+                    if not failure.again or retry == settings.void_retries:
+                        raise
+            (turn,) = record.turns
+            legal = turn.action if turn.verdict == "legal" else None
+            counts[row][-1 if legal is None else places[row].actions.index(legal)] += 1
+            if sum(counts[row]) == samples:
+                self.add(row, counts[row])
+
+        await for_each([row * samples + k for row in counts for k in range(samples)], answer, settings.concurrency)
 
     @property
     def is_whole(self) -> bool:
@@ -125,11 +160,8 @@ class Measuring:
 
     async def sample(self, each: Measured, seating: Seating) -> None:
         """Make a table by samples."""
-        settings, samples = self._settings, each.metric.samples
-        self._show(f"{each.policy.name} in {each.game}: {samples} samples of each information set")
-        how = settings.seed, settings.match_rules, settings.concurrency, settings.void_retries
-        player = seating(each.policy.name, each.game)
-        await read_player(each.tree, player, samples, each.add, each.rows, *how)
+        self._show(f"{each.policy.name} in {each.game}: {each.metric.samples} samples of each information set")
+        await each.sample(seating(each.policy.name, each.game), self._settings)
 
     def figures(self) -> dict[str, list[Row]]:
         """The rows of ``results.json``, when no table is missing."""

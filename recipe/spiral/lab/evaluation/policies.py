@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from ...games import id_of
-from ...processes.composing import RECIPE  # and the resolvers of its config
+from ...processes.composing import RECIPE
 from ...storage.run_files import config_file, load_config, setting
 from ..models import MADE_FOR
 from ..opponents import check

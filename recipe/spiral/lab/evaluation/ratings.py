@@ -18,7 +18,7 @@ for independent, also where they share their randomness.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -39,8 +39,11 @@ ELO = 400 / math.log(10)
 PRIOR = 800 / ELO
 #: The scope of ratings over all games together.
 ALL = "all games"
-#: Games whose rewards are chips: whoever wins more games need not win more chips.
-_OF_CHIPS = ("KuhnPoker",)
+#: What is to be said beside ratings from games whose rewards are chips.
+_OF_CHIPS = (
+    "Elo says nothing about strength in KuhnPoker: it counts games won, and chips decide. A player that always bets "
+    "and calls wins more games than an equilibrium does. NashConv says how strong a policy is."
+)
 
 
 def rate_all(outcomes: Outcomes, anchor: str | None = None) -> list[Row]:
@@ -83,7 +86,7 @@ def rate(scope: str, outcomes: Outcomes, anchor: str | None = None) -> Row:
     ]
     return {
         "scope": scope,
-        "note": caveat(games),
+        "note": _OF_CHIPS if "KuhnPoker" in games else "",
         "anchor": anchor,
         "players": sorted(players, key=lambda player: (-player["elo"], player["name"])),
         "games": terms,
@@ -145,16 +148,6 @@ def head_to_head(outcomes: Outcomes) -> list[Row]:
         row = {"name": name, "other": other, "wins": wins, "draws": draws, "losses": losses, "games": games}
         rows.append({**row, "score": points / games, "low": low, "high": high})
     return rows
-
-
-def caveat(games: Iterable[str]) -> str:
-    """What is to be said beside ratings from these games, where Elo does not measure strength; "" elsewhere."""
-    if not (found := sorted({*games} & {*_OF_CHIPS})):
-        return ""
-    return (
-        f"Elo says nothing about strength in {' and '.join(found)}: it counts games won, and chips decide. A player "
-        "that always bets and calls wins more games than an equilibrium does. NashConv says how strong a policy is."
-    )
 
 
 def _names(outcomes: Outcomes) -> list[str]:

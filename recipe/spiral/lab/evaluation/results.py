@@ -37,7 +37,7 @@ from typing import Any
 
 from ...storage.disk import write_whole
 from ..own_command import command
-from .evaluation_folder import GAMES, Manifest
+from .evaluation_folder import GAMES
 from .measuring import UNIFORM
 from .ratings import Row
 
@@ -52,9 +52,9 @@ _UNSEEN = 0.05
 _ILLEGAL = 0.005
 
 
-def write_results(folder: Path, manifest: Manifest, policies: Sequence[str], figures: Mapping[str, Any]) -> str:
+def write_results(folder: Path, policies: Sequence[str], figures: Mapping[str, Any]) -> str:
     """Write ``results.json``; returns what people are shown of these policies."""
-    data = {"version": VERSION, "manifest": vars(manifest), **figures}
+    data = {"version": VERSION, **figures}
     write_whole(folder / f"{RESULTS}.json", json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     verdict = [_wrapped(line) for policy in policies for line in _verdict(policy, figures)]
     table = [_table(figures["results"])] if figures["results"] else []

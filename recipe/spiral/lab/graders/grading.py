@@ -39,14 +39,16 @@ class Verdict:
     """The verdict on a response.
 
     Attributes:
-        correct: whether the response is right.
         reason: "right", "wrong", "no answer", "unreadable" or one of ``FAILURES``.
         answer: what was judged, the content of the box or a letter; None: there was no answer.
     """
 
-    correct: bool
     reason: str
     answer: str | None = None
+
+    @property
+    def correct(self) -> bool:
+        return self.reason == "right"
 
 
 def check_installed(setting: str, otherwise: str = "") -> None:
@@ -70,14 +72,13 @@ class Grader:
         """The verdict on a response. Only the content of its last closed box counts. Raises NotStarted."""
         box = (last_box(response) or "").strip()
         if not box:
-            return Verdict(False, "no answer")
+            return Verdict("no answer")
         if not question.choices:
-            reason = self.compare(question.answer, box)
-            return Verdict(reason == "right", reason, box)
+            return Verdict(self.compare(question.answer, box), box)
         letter = chosen(response, question.choices)
         if letter is None:
-            return Verdict(False, "unreadable", box)
-        return Verdict(letter == question.answer, _REASONS[letter == question.answer], letter)
+            return Verdict("unreadable", box)
+        return Verdict(_REASONS[letter == question.answer], letter)
 
     def compare(self, reference: str, answer: str) -> str:
         """Whether two answers are the same: "right", "wrong", "unreadable", "time-out" or "crash"."""

@@ -179,16 +179,14 @@ def _shares(positions: Mapping[str, int], observations: int) -> dict[str, int]:
 def _batch(
     reader: Reader, train: Mapping[str, Positions], drawn: Mapping[str, int], schedule: Schedule, rng: random.Random
 ) -> list[Tree]:
-    trees = []
+    trees: list[Tree] = []
     for game, share in drawn.items():
-        row: list[Scored] = []
         for index in range(share):
+            if index == 0 or len(trees[-1].tokens) >= schedule.tree_tokens:
+                trees.append(Tree())
             made_up = train[game].made_up if index % 2 else []
-            row += reader.examples(rng.choice(made_up or train[game].played), schedule.questions, rng)
-            tree = Tree(row)
-            if len(tree.tokens) >= schedule.tree_tokens or index == share - 1:
-                trees.append(tree)
-                row = []
+            for scored in reader.examples(rng.choice(made_up or train[game].played), schedule.questions, rng):
+                trees[-1].add(scored)
     return trees
 
 

@@ -32,6 +32,9 @@ _STARTS = [
 _WIN = 10_000
 #: What a line of four is worth that holds two, or three, discs of one player and none of the other.
 _TWO, _THREE = 1, 5
+#: What a search has met: position -> (value, lowest, highest). Whether a value is exact or a bound follows from the
+#: window. A position is always met with the same number of discs, hence with the same depth left.
+Seen = dict[int, tuple[int, int, int]]
 
 
 def check_game(game_id: str) -> None:
@@ -75,57 +78,46 @@ def _best_columns(mine: int, occupied: int, depth: int) -> list[int]:
     wins = _completing(mine, occupied) & (occupied + _BOTTOM)
     if wins:
         return [column for column in _ORDER if wins & _COLUMN[column]]
-    search, best = _Search(), -_WIN
-    columns: list[int] = []
+    values: dict[int, int] = {}
+    seen: Seen = {}  # empty, so that the result depends on the position alone
     for column in _ORDER:
         move = (occupied + _BOTTOM) & _COLUMN[column]
         if move:
             # A window that begins just below the best value so far, so that equal ones differ from lower ones.
-            value = -search.value(mine ^ occupied, occupied | move, depth - 1, -_WIN, 1 - best)
-            if value > best:
-                best, columns = value, []
-            if value == best:
-                columns.append(column)
-    return columns
+            high = 1 - max(values.values(), default=-_WIN)
+            values[column] = -_value(mine ^ occupied, occupied | move, depth - 1, -_WIN, high, seen)
+    return [column for column, value in values.items() if value == max(values.values())]
 
 
-class _Search:
-    """One search. It begins with an empty memory, so that its result depends on the position alone."""
-
-    def __init__(self) -> None:
-        # Position -> (value, lowest, highest): whether it is exact or a bound follows from the window. A position is
-        # always met with the same number of discs, hence with the same depth left.
-        self._seen: dict[int, tuple[int, int, int]] = {}
-
-    def value(self, mine: int, occupied: int, depth: int, low: int, high: int) -> int:
-        """The value for the player who is to move, exact within ``low < value < high``, else a bound on that side."""
-        playable = (occupied + _BOTTOM) & _BOARD
-        if not playable:
-            return 0
-        if _completing(mine, occupied) & playable:
-            return _WIN - occupied.bit_count()
-        if depth == 0:
-            return _promise(mine, occupied)
-        key = mine + occupied + _BOTTOM  # one number for each position (Pons)
-        if key in self._seen:
-            value, lowest, highest = self._seen[key]
-            if lowest < value < highest or (value >= high and value >= highest) or (value <= low and value <= lowest):
-                return value
-        lowest = low
-        # If the other player threatens to win, all other moves lose at once.
-        forced = _completing(mine ^ occupied, occupied) & playable
-        moves = forced or playable
-        best = -_WIN
-        for column in _ORDER:
-            move = moves & _COLUMN[column]
-            if move:
-                value = -self.value(mine ^ occupied, occupied | move, depth - 1, -high, -low)
-                best = max(best, value)
-                low = max(low, value)
-                if low >= high:
-                    break
-        self._seen[key] = best, lowest, high
-        return best
+def _value(mine: int, occupied: int, depth: int, low: int, high: int, seen: Seen) -> int:
+    """The value for the player who is to move, exact within ``low < value < high``, else a bound on that side."""
+    playable = (occupied + _BOTTOM) & _BOARD
+    if not playable:
+        return 0
+    if _completing(mine, occupied) & playable:
+        return _WIN - occupied.bit_count()
+    if depth == 0:
+        return _promise(mine, occupied)
+    key = mine + occupied + _BOTTOM  # one number for each position (Pons)
+    if key in seen:
+        value, lowest, highest = seen[key]
+        if lowest < value < highest or (value >= high and value >= highest) or (value <= low and value <= lowest):
+            return value
+    lowest = low
+    # If the other player threatens to win, all other moves lose at once.
+    forced = _completing(mine ^ occupied, occupied) & playable
+    moves = forced or playable
+    best = -_WIN
+    for column in _ORDER:
+        move = moves & _COLUMN[column]
+        if move:
+            value = -_value(mine ^ occupied, occupied | move, depth - 1, -high, -low, seen)
+            best = max(best, value)
+            low = max(low, value)
+            if low >= high:
+                break
+    seen[key] = best, lowest, high
+    return best
 
 
 def _completing(mine: int, occupied: int) -> int:

@@ -10,6 +10,7 @@ import importlib.util
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -49,7 +50,8 @@ class NotAsked(PlayerFailure):
 
 
 class ApiPlayer:
-    """Asks an endpoint for each turn, with the present observation alone. One player serves all games of a process.
+    """Asks an endpoint for each turn, with the present observation alone. One player serves all games of a process,
+    in one event loop.
 
     A failing or slow endpoint costs its own games only: every response is bounded by ``total_timeout`` once it has its
     place. One that fails again and again, or wants to be paid, is left alone for a while, so that a dead one does not
@@ -72,8 +74,8 @@ class ApiPlayer:
         self.patience = 2 * settings.max_concurrency
         self._failures, self._last_failure, self._asked_again = 0, "", 0.0  # in a row
         self._key = settings.key() or "none"
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._connect()  # now: the library's import takes a second
+        self._places = asyncio.Semaphore(settings.max_concurrency)
+        self._client = self._connected()  # now: the library's import takes a second
 
     async def respond(self, position: Position) -> Response:
         """The model's answer to the observation, with what it used.
@@ -84,9 +86,6 @@ class ApiPlayer:
         """
         # 31 bits: not every endpoint reads longer numbers.
         seed = position.key.seed("api player", position.player, position.turn) >> 32
-        if self._loop not in (None, loop := asyncio.get_running_loop()):  # connections cannot change theirs
-            self._connect()
-        self._loop = loop
         async with self._places:
             self._check()
             try:
@@ -105,13 +104,13 @@ class ApiPlayer:
         """
         settings = self.settings
         messages = settings.chat_template().messages(observation)
-        fields: dict[str, Any] = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
-        fields |= {"seed": seed if settings.send_seed else None, "extra_body": settings.extra_body}
-        given = {name: value for name, value in fields.items() if value is not None}
+        sampling = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
+        sampling["seed"] = seed if settings.send_seed else None
+        given = {name: value for name, value in sampling.items() if value is not None}
         try:
             async with asyncio.timeout(settings.total_timeout):
                 answer = await self._client.chat.completions.create(
-                    model=settings.model, messages=messages, stream=False, **given
+                    model=settings.model, messages=messages, stream=False, extra_body=settings.extra_body, **given
                 )
         except asyncio.CancelledError:
             self._count(messages)
@@ -122,8 +121,8 @@ class ApiPlayer:
             return self._read(answer, messages)
         raise failure  # outside of except: its context might show the key
 
-    def _connect(self) -> None:
-        """Make the client, and the places of the responses that may be awaited at a time."""
+    def _connected(self) -> Any:
+        """The library's client."""
         if importlib.util.find_spec("openai") is None:
             raise ImportError(f"opponents behind an API need the openai package: {install('api')}")
         import openai
@@ -140,8 +139,7 @@ class ApiPlayer:
                     del request.headers[name]
             request.headers["Authorization"] = authorization
 
-        self._places = asyncio.Semaphore(settings.max_concurrency)
-        self._client: Any = openai.AsyncOpenAI(
+        return openai.AsyncOpenAI(
             api_key=self._key,
             base_url=settings.base_url,
             timeout=openai.Timeout(settings.timeout, connect=min(settings.timeout, _CONNECT)),
@@ -164,16 +162,14 @@ class ApiPlayer:
 
     def _read(self, answer: Any, messages: Sequence[dict[str, str]]) -> Response:
         """A response: any field of ``answer`` may be missing or of another type."""
-        text, truncated = None, False
-        try:
+        said, truncated = None, False
+        with suppress(AttributeError, LookupError, TypeError):
             truncated = answer.choices[0].finish_reason == "length"
-            text = answer.choices[0].message.content
-        except (AttributeError, LookupError, TypeError):
-            pass
-        if text is None and truncated:
-            text = ""  # hidden reasoning has taken all there was: that is the model's own doing
-        usage = self._count(messages, text if isinstance(text, str) else "", getattr(answer, "usage", None))
-        if not isinstance(text, str) or not (text.strip() or truncated):
+            said = answer.choices[0].message.content
+        text = said if isinstance(said, str) else ""
+        usage = self._count(messages, text, getattr(answer, "usage", None))
+        # Cut off before the text, hidden reasoning has taken all there was: that is the model's own doing.
+        if not text.strip() and not truncated:
             raise PlayerFailure(f"{self.settings.model}: the answer has no text: {self._words(str(answer))}")
         # Half of a surrogate pair is valid in JSON, and cannot be written to a file of records.
         text = self._without_key(text.encode("utf-8", "replace").decode())
@@ -246,11 +242,9 @@ def ask_once(endpoints: Mapping[str, ApiSettings], say: Callable[[str], None] = 
     async def ask_all() -> None:
         await asyncio.gather(*(ask(name, settings) for name, settings in endpoints.items()))
 
-    loop = asyncio.new_event_loop()
-    try:
+    # Unlike asyncio.run, its end waits for no look-up of a host's name.
+    with closing(asyncio.new_event_loop()) as loop:
         loop.run_until_complete(ask_all())
-    finally:
-        loop.close()  # unlike asyncio.run's, this end waits for no look-up of a host's name
 
 
 def _tokens(text: str) -> int:
