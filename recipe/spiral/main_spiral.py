@@ -6,9 +6,7 @@ and verl's trainer runs with SPIRAL's hooks. With ``-m`` each job is a child pro
 
 from __future__ import annotations
 
-import importlib
 import multiprocessing
-import os
 import sys
 from pathlib import Path
 
@@ -39,10 +37,6 @@ from .storage.disk import InUse, only_one
 REFUSED = (ValueError, ImportError, OSError, OmegaConfBaseException, InUse)
 
 
-class JobFailed(CompactHydraException):
-    """A job of a multirun has not trained to its end. Hydra starts the others all the same, and then shows this."""
-
-
 def main() -> None:
     """Run what the command line asks for, and end the process with status 0, 1 (failed, or not composed), 2 (refused),
     3 (stopped by the guard) or 130 (interrupted)."""
@@ -61,7 +55,8 @@ def compose(config: DictConfig) -> None:
     config.run_dir = job.runtime.output_dir
     config.trainer.experiment_name += f"/{Path(config.run_dir).name}"
     if (status := in_child(config)) != 0:
-        raise JobFailed(f"{config.run_dir}: status {status}")
+        # Hydra starts the other jobs all the same, and then shows this
+        raise CompactHydraException(f"{config.run_dir}: status {status}")
 
 
 def in_child(config: DictConfig) -> int:
@@ -87,10 +82,10 @@ def in_child(config: DictConfig) -> int:
 def run(config: DictConfig) -> int:
     """Train; errors become one last line on stderr. Returns the exit status."""
     try:
+        set_environment(OmegaConf.to_container(config.environment, resolve=True))  # verl reads it as it is imported
+        listen_on_loopback(config)
         settle(config)
         choose_checkpoint(config)
-        set_environment(OmegaConf.to_container(config.environment, resolve=True))
-        listen_on_loopback(config)
         put_on_path(RECIPE.parents[1])
         if any(not name.startswith("recipe.spiral.") for name in config.extensions):
             put_on_path(Path.cwd())  # where a module of the user's is, for the run's other processes
@@ -101,7 +96,8 @@ def run(config: DictConfig) -> int:
         check(config)  # without torch and verl, which take seconds to import
         for extension in extensions.loaded():
             extension.check(config)
-        import_verl()
+        import verl  # noqa: F401
+
         interrupt_on_signals()
         tokenizer = check_model(config)
         name_end_tokens(config, tokenizer.eos_token_id)
@@ -112,14 +108,6 @@ def run(config: DictConfig) -> int:
             return train(config)
     except REFUSED as error:
         return fail(error, status=2)
-
-
-def import_verl() -> None:
-    """Import verl and the modules that the environment names, also if verl was imported before they were named."""
-    import verl  # noqa: F401
-
-    for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
-        importlib.import_module(module)
 
 
 if __name__ == "__main__":
