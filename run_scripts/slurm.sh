@@ -9,12 +9,13 @@
 #SBATCH --signal=B:TERM@300
 # SPIRAL's run on three games as a job of SLURM: `sbatch [--nodes=N] run_scripts/slurm.sh [OVERRIDE ...]`, from the
 # project's root, on a disk that all nodes see, with .venv made before. It starts Ray on each node and the run on the first.
-# Submitted again, it goes on from the last checkpoint. --dry-run needs no SLURM.
+# Submitted again, it goes on from the last checkpoint. --dry-run needs no SLURM, and starts nothing.
 set -euo pipefail
+[[ ${1:-} == -h || ${1:-} == --help ]] && exec sed -n '/^# SPIRAL/,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
 cd "${SLURM_SUBMIT_DIR:-$(dirname "${BASH_SOURCE[0]}")/..}"
 nodes=${SLURM_JOB_NUM_NODES:-2}
 run=(run_scripts/train.sh paper trainer.nnodes="$nodes" trainer.experiment_name=paper_slurm "$@")
-[[ " $* " =~ " "(-h|--help|--dry-run)" " ]] && exec "${run[@]}"
+[[ " $* " == *" --dry-run "* ]] && exec "${run[@]}"
 if [[ -z ${SLURM_JOB_NODELIST:-} ]]; then
     echo "slurm.sh: SLURM_JOB_NODELIST is not set: this is no job of SLURM; start it by sbatch (docs/gpu.md)" >&2
     exit 2

@@ -8,7 +8,8 @@ usage: run_scripts/train.sh PRESET [--dry-run] [OVERRIDE ...]
 
 Makes .venv for GPUs if needed (run_scripts/setup.sh --gpu), then runs
   python -m recipe.spiral.main_spiral +experiment=PRESET OVERRIDE ...
-from the project's root. The same command goes on from the last checkpoint. Presets, none of which was run:
+from the project's root. The same command goes on from the last checkpoint. PRESET is any preset. These are
+for GPUs, and were not run by us:
   qwen3_4b                the paper's hyperparameters on two games, Qwen3-4B-Base, eight GPUs
   paper                   the paper's run on three games; paper_lora, paper_pool, paper_async: its other ways
   spin                    online DPO of Qwen2.5-3B-Instruct on GSM8K, four GPUs (data.train_files, data.val_files)

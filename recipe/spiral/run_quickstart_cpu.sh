@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# A tiny model learns TicTacToe and Kuhn poker by self-play, on a CPU: five to nine minutes on two cores, more on slow
-# ones.
+# A tiny model learns TicTacToe and Kuhn poker by self-play, on a CPU: about ten minutes on two cores.
 # Run it from the root of a verl checkout that has recipe/spiral. Arguments are overrides: seed=1, run_dir=outputs/mine, ...
 set -euo pipefail
 
