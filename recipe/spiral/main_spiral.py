@@ -103,7 +103,6 @@ def run(config: DictConfig) -> int:
         name_end_tokens(config, tokenizer.eos_token_id)
         keep_date(config, tokenizer)
         check_by_verl(config)
-        Path(config.run_dir).mkdir(parents=True, exist_ok=True)
         with only_one(Path(config.run_dir)):
             return train(config)
     except REFUSED as error:

@@ -25,6 +25,7 @@ from ..opponents.model_files import CONFIGS, check_whole, form_of, is_hub_id, lo
 from ..opponents.pool import snapshot_step
 from ..players.player import check_random_play
 from ..players.seats import BASE
+from ..processes.cluster import cluster_address
 from ..processes.composing import FLASH, PACKED, RECIPE
 from ..rollouts.schedule import matches, parse_games, plays_games, validated_games
 from ..storage.run_files import flat
@@ -249,12 +250,24 @@ def _check_model(path: Any, lora: bool) -> None:
 
 
 def check_by_verl(config: DictConfig) -> None:
-    """Ask verl, which is imported by now, as its own program does. Raises ValueError."""
+    """Ask verl, which is imported by now, as its own program does, and as its workers would after a minute. Raises
+    ValueError."""
+    import torch
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import validate_config
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
+    from verl.workers.config.optimizer import build_optimizer
 
+    parts: Any = config.actor_rollout_ref
     try:
         with redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):
             validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-    except Exception as error:  # mostly an AssertionError
+            omega_conf_to_dataclass(parts.rollout)
+            optimizer = omega_conf_to_dataclass(parts.actor).optim
+            build_optimizer([torch.nn.Parameter(torch.zeros(1))], optimizer)
+    except Exception as error:  # an assertion, a class that is not there, an argument that it does not take
         raise ValueError(f"verl refuses the config: {error!r}") from error
+    wanted, there = config.trainer.n_gpus_per_node, torch.cuda.device_count()
+    require(
+        config.trainer.device != "cuda" or there >= wanted or cluster_address(config) is not None,
+        f"trainer.n_gpus_per_node={wanted}: PyTorch sees {there} GPUs on this machine; take fewer, or hardware=cpu",
+    )

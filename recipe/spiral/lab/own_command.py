@@ -49,7 +49,6 @@ def run_program(main: Callable[[], int | None], then: str = "") -> NoReturn:
 def clean_run(folder: Path, setting: str) -> Iterator[None]:
     """Make a folder, which ``setting`` names in messages, and let nobody else in. When the block ends, so does every
     child process; signals end the block like Ctrl-C. Raises InUse: another process has the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
     with only_one(folder, setting):
         interrupt_on_signals()
         try:

@@ -52,7 +52,9 @@ class FixedOpponent:
     def parse(cls, entry: Any) -> FixedOpponent:
         """From a config entry, ``{kind, name, share, games, ...}``; a ``ValueError`` names what is wrong in it."""
         known = (*kinds(), MODEL)
-        kind = entry.get("kind") if isinstance(entry, Mapping) else None
+        if not isinstance(entry, Mapping):
+            raise ValueError("must have a kind and a share, such as {kind: random, share: 0.1}")
+        kind = entry.get("kind")
         if kind not in known:
             raise ValueError(f"kind={kind}: must be one of {', '.join(known)}; others come with extensions")
         share, games = entry.get("share", 0.0), entry.get("games")

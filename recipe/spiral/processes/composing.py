@@ -33,10 +33,10 @@ def detect_hardware() -> str:
 
     In another environment: gpu if a driver of an accelerator that verl knows is installed, else cpu.
     """
-    kind = Path(sys.prefix, ".spiral", "kind")
-    for chosen in (os.environ.get("SPIRAL_HARDWARE"), kind.read_text().strip() if kind.is_file() else None):
-        if chosen in ("cpu", "gpu"):
-            return chosen
+    made_for = Path(sys.prefix, ".spiral", "kind")
+    chosen = os.environ.get("SPIRAL_HARDWARE") or (made_for.read_text().strip() if made_for.is_file() else "")
+    if chosen:
+        return chosen  # Hydra says which kinds there are
     drivers = ("/dev/nvidiactl", "/dev/kfd", "/dev/davinci_manager")
     return "gpu" if any(map(os.path.exists, drivers)) or shutil.which("nvidia-smi") else "cpu"
 

@@ -24,15 +24,22 @@ class InUse(RuntimeError):
 
 @contextmanager
 def only_one(folder: Path, setting: str = "run_dir") -> Iterator[None]:
-    """Keep a second process out of a folder, which ``setting`` names. The system frees the lock however this one ends.
+    """Make a folder, which ``setting`` names, and keep a second process out of it. The system frees the lock however
+    this one ends.
 
     Not ``filelock``: forked processes inherit its locks and may outlive a killed run, and it cannot look at a lock in a
     folder that is not writable. On a disk without locks only the user can see to it.
 
     Raises:
         InUse: another process holds it.
+        OSError: it cannot be written.
     """
-    with (folder / LOCK).open("a+") as lock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        opened = (folder / LOCK).open("a+")
+    except OSError as error:
+        raise OSError(f"{setting}={folder}: cannot be written: {error.strerror}") from error
+    with opened as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -72,7 +72,7 @@ def read_rows(file: Path) -> list[Mapping[str, Any]]:
                 if file.suffix == ".csv":
                     rows = list(csv.DictReader(text))
                 elif file.suffix == ".jsonl":
-                    rows = [json.loads(line) for line in text if line.strip()]
+                    rows = [_parsed(line, number) for number, line in enumerate(text, start=1) if line.strip()]
                 else:
                     rows = json.load(text)
     except (ValueError, OSError, csv.Error) as error:
@@ -80,6 +80,13 @@ def read_rows(file: Path) -> list[Mapping[str, Any]]:
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise ValueError(f"{file}: must be a list of rows with fields")
     return rows
+
+
+def _parsed(line: str, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"line {number} of the file: {error}") from error
 
 
 def question_of(benchmark: str, row: Mapping[str, Any], number: int, choice: bool) -> Question:

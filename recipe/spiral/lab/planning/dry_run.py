@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ...checks import check_model
+from ...checks.combinations import check_by_verl
 from ...checks.resumption import finished, followed
 from ...checks.settle import settle
 from ...opponents.model_files import is_hub_id
@@ -82,6 +83,7 @@ def _of_model(config: DictConfig) -> Iterator[str]:
     from transformers import AutoConfig
 
     model = config.actor_rollout_ref.model
+    check_by_verl(config)
     if not is_hub_id(model.path):
         check_model(config)  # says what is wrong with the folder
     try:
