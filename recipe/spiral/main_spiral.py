@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from . import extensions
 from .checks import check, check_model
-from .checks.combinations import check_by_verl
+from .checks.combinations import check_by_verl, check_gpus
 from .checks.resumption import finished
 from .checks.settle import settle
 from .processes.cluster import listen_on_loopback
@@ -103,6 +103,7 @@ def run(config: DictConfig) -> int:
         name_end_tokens(config, tokenizer.eos_token_id)
         keep_date(config, tokenizer)
         check_by_verl(config)
+        check_gpus(config)
         with only_one(Path(config.run_dir)):
             return train(config)
     except REFUSED as error:

@@ -266,6 +266,12 @@ def check_by_verl(config: DictConfig) -> None:
             build_optimizer([torch.nn.Parameter(torch.zeros(1))], optimizer)
     except Exception as error:  # an assertion, a class that is not there, an argument that it does not take
         raise ValueError(f"verl refuses the config: {error!r}") from error
+
+
+def check_gpus(config: DictConfig) -> None:
+    """That this machine has the GPUs of a run that joins no cluster; a dry run needs none. Raises ValueError."""
+    import torch
+
     wanted, there = config.trainer.n_gpus_per_node, torch.cuda.device_count()
     require(
         config.trainer.device != "cuda" or there >= wanted or cluster_address(config) is not None,
