@@ -59,6 +59,11 @@ class GameManager(AgentLoopManagerTQ):
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = ray.remote(RolloutWorker)
 
+    def use(self, client: Any) -> None:
+        """Have all requests go through this client."""
+        self.llm_client = client
+        ray.get([worker.use.remote(client) for worker in self.agent_loop_workers])
+
     def generate_sequences(self, prompts: TensorDict) -> None:
         super().generate_sequences(prompts)
         # verl begins with the first worker each time: games that are launched one by one would all be that one's

@@ -25,6 +25,7 @@ class TaskRunner(_VerlTaskRunner):
 
     def run(self, config: DictConfig) -> None:
         say_now("the trainer starts")
+        from .rollout import GameManager
         from .rollouts import packed_storage  # noqa: F401  (registers it)
 
         with suppress(ValueError):
@@ -37,7 +38,12 @@ class TaskRunner(_VerlTaskRunner):
             queue = aside.submit(tq.init, config.transfer_queue)
             self._import_trainer(config)
             queue.result()
+        self.agent_loop_manager = GameManager.create(config=config, llm_client=None)
         super().run(config)
+
+    def init_agent_loop_manager(self) -> None:
+        """Its workers have been starting while the policy's did; here they get to know the engine."""
+        self.agent_loop_manager.use(self.trainer.get_llm_client())
 
     def _import_trainer(self, config: DictConfig) -> None:
         from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY

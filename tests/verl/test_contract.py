@@ -132,7 +132,7 @@ SOURCES: list[tuple[Any, ...]] = [
         "self.init_agent_loop_manager()",
         "self.trainer.fit(self.agent_loop_manager)",
     ),
-    ("our manager", TASK_RUNNER.init_agent_loop_manager, 'get("agent_loop_manager_class")'),
+    ("the client, which a worker has later", AgentLoopWorker.__init__, "self.llm_client = llm_client"),
     ("run_ppo", run_ppo, "ray.init(", "runner = task_runner_class.remote()", "runner.run.remote(config)"),
     # -- the trainer
     (

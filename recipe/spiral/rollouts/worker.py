@@ -38,6 +38,10 @@ class RolloutWorker(_VerlWorker):
         self._loops: dict[str, AgentLoopBase] = {}
         collect_less()
 
+    def use(self, client: Any) -> None:
+        """The engine's client, which verl's own has from the start."""
+        self.llm_client = client
+
     async def _run_prompt(
         self, prompt: dict[str, Any], sampling_params: dict[str, Any], trajectory: dict[str, Any], trace: bool = False
     ) -> None:
