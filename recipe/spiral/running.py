@@ -129,6 +129,7 @@ def _run(config: DictConfig, run_dir: Path) -> str:
     """Start Ray and verl's trainer in it, and wait for its end; returns the signal after which it has saved and ended,
     or ""."""
     import ray
+    from ray.exceptions import RayActorError, RayTaskError
     from verl.trainer.main_ppo import run_ppo
 
     from .processes.pulse import Pulse
@@ -160,7 +161,9 @@ def _run(config: DictConfig, run_dir: Path) -> str:
             raise
         raise ending.failure from ending.failure.__cause__
     except Exception as error:
-        if (dead := pulse.dead()) is None:
+        # where the trainer itself has died, all that it had started dies with it
+        its_own = isinstance(error, RayActorError) and not isinstance(error, RayTaskError)
+        if its_own or (dead := pulse.dead()) is None:
             raise
         raise dead from dead.__cause__ or error
     finally:
