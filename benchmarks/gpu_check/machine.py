@@ -20,7 +20,6 @@ from omegaconf import DictConfig, OmegaConf
 
 import recipe.spiral
 from recipe.spiral.lab.evaluation import settings as _keys  # noqa: F401  (it registers an evaluation's keys)
-from recipe.spiral.main_spiral import import_verl
 from recipe.spiral.processes.composing import RECIPE
 from recipe.spiral.processes.launch import set_environment
 
@@ -59,7 +58,7 @@ def imports(probe: Probe) -> None:
     prepare("spiral_trainer", f"hardware={probe.hardware}")
     found = {distribution.metadata["Name"]: distribution.version for distribution in importlib.metadata.distributions()}
     probe.figure("versions", {name: found[name] for name in _PACKAGES if name in found})
-    import_verl()
+    importlib.import_module("verl")  # first, with that environment
     walked = (module.name for module in pkgutil.walk_packages(recipe.spiral.__path__, "recipe.spiral."))
     # the support of a CPU is for machines without a GPU
     modules = [name for name in walked if not name.endswith("__main__") and ".platforms" not in name]
