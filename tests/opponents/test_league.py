@@ -171,6 +171,18 @@ def test_a_frozen_model_is_always_loaded(tmp_path: Path) -> None:
     assert {seat for _, seat in seated if seat.opponent == Opponent()} == {Seat()}, "no slot of the model's"
 
 
+def test_games_that_are_compared_take_turns_at_an_opponents_slots_too(tmp_path: Path) -> None:
+    made = league(tmp_path, "fsp.ratio=1", "data.games_per_start=4")
+    made.restore({}, None)
+    made.join(0, snapshot)
+    made.engine = Engine(slots=8)
+    made.begin_step(1)
+    starts = [GameKey("train", 3, 1, index, group=index) for index in range(0, 256, 4)]
+    seats = [made.seat(key, "TicTacToe") for key in starts]
+    assert {seat.slot for seat in seats} == set(range(8))
+    assert {(seat.slot, seat.trainable) for seat in seats} == {(slot, (role,)) for slot in range(8) for role in (0, 1)}
+
+
 # -- the asynchronous modes --------------------------------------------------------------------------------------------
 
 
