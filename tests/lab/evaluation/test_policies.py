@@ -48,6 +48,18 @@ def test_a_model_and_an_adapter_are_found_out(tmp_path: Path) -> None:
     assert one({"kind": "adapter", "path": str(lora), "base": str(other)}, tmp_path).model == other
 
 
+def test_a_models_lengths_are_those_that_it_has_positions_for(tmp_path: Path) -> None:
+    base = model(tmp_path / "base")
+    for text, lengths in (
+        ("{}", (2048, 4096)),
+        ('{"max_position_embeddings": 5000}', (2048, 2952)),
+        ('{"max_position_embeddings": 1024, "rope_scaling": null}', (512, 512)),
+        ('{"max_position_embeddings": 1024, "rope_scaling": {"factor": 8.0}}', (2048, 4096)),
+    ):
+        (base / "config.json").write_text(text)
+        assert one(str(base), tmp_path).lengths == lengths
+
+
 def test_an_embedded_model_has_its_config_groups_prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = model(tmp_path / "model")
     made: list[str] = []

@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 
 from ...games import id_of
 from ...processes.composing import RECIPE
+from ...storage.disk import read_json
 from ...storage.run_files import config_file, load_config, setting
 from ..models import MADE_FOR
 from ..opponents import check
@@ -64,7 +65,8 @@ class Policy:
         identity: for the manifest: what must be the same when the evaluation is continued.
         model: the folder of the model that an engine must serve; None for those without weights.
         adapter: the folder of the LoRA adapter on that model; None: there is none.
-        asked: how it is asked; what nobody says is "chat", "state" and ``LENGTHS``.
+        asked: how it is asked; what nobody says is "chat", "state" and ``LENGTHS``, or less where the model has fewer
+            positions.
         settings: a fixed player's.
         texts: the folder of its tokenizer and end tokens, where they are with neither its model nor its adapter.
     """
@@ -80,7 +82,13 @@ class Policy:
 
     @property
     def lengths(self) -> tuple[int, int]:
-        return self.asked.lengths or LENGTHS
+        if self.asked.lengths is not None or self.model is None:
+            return self.asked.lengths or LENGTHS
+        config = read_json(self.model / "config.json")
+        stretched = any("factor" in (config.get(key) or ()) for key in ("rope_scaling", "rope_parameters"))
+        positions = sum(LENGTHS) if stretched else int(config.get("max_position_embeddings") or sum(LENGTHS))
+        prompt = min(LENGTHS[0], positions // 2)
+        return prompt, min(LENGTHS[1], positions - prompt)
 
     @property
     def template(self) -> str:
