@@ -100,7 +100,8 @@ def test_many_members_through_a_small_pool_killed_while_one_is_written(tmp_path:
         assert measured["fsp/size"] <= 4.0
         # a row that the policy did not sample would not have its probabilities
         assert measured["training/rollout_probs_diff_max"] < 1e-3
-    assert len(list((tmp_path / "whole/pool").iterdir())) == 4
+    there = len(list((tmp_path / "whole/pool").iterdir()))
+    assert 4 <= there <= 4 + 2, "who leaves while it plays stays until the next joins"
 
 
 def kill_in_a_refresh(run: Run, after: int) -> bool:
