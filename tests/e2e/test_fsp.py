@@ -141,7 +141,7 @@ def test_a_member_is_recognised_in_its_own_games_and_nowhere_else(
     runs.train(tmp_path / "alone", *pool(model, "fsp.enabled=false"), "trainer.total_training_steps=4")
     of_member = [turn for record in records for turn in record.turns if turn.tokens.answered_by == "given-fixed"]
     others = [turn for record in records for turn in record.turns if turn.tokens.answered_by != "given-fixed"]
-    assert of_member and {turn.response for turn in of_member} == {ANSWER}
+    assert of_member and rate(of_member) > 0.9, "it gives one answer, but for a token in a hundred"
     assert rate(others) < 1.5 * rate([turn for record in games_of(tmp_path / "alone") for turn in record.turns]) + 0.05
     assert {record.opponent for record in records if "given-fixed" in record.players} == {"pool"}
     assert audit([str(tmp_path / "run")]) == 0
