@@ -11,6 +11,7 @@ import ray
 import transfer_queue as tq
 from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
+from verl.utils.import_utils import load_class_from_fqn
 
 from .processes.launch import ask_wandb
 from .processes.pulse import QUEUE
@@ -25,7 +26,6 @@ class TaskRunner(_VerlTaskRunner):
 
     def run(self, config: DictConfig) -> None:
         say_now("the trainer starts")
-        from .rollout import GameManager
         from .rollouts import packed_storage  # noqa: F401  (registers it)
 
         with suppress(ValueError):
@@ -38,7 +38,8 @@ class TaskRunner(_VerlTaskRunner):
             queue = aside.submit(tq.init, config.transfer_queue)
             self._import_trainer(config)
             queue.result()
-        self.agent_loop_manager = GameManager.create(config=config, llm_client=None)
+        manager = load_class_from_fqn(config.actor_rollout_ref.rollout.agent.agent_loop_manager_class)
+        self.agent_loop_manager = manager.create(config=config, llm_client=None)
         super().run(config)
 
     def init_agent_loop_manager(self) -> None:
