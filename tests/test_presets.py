@@ -14,7 +14,8 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from recipe.spiral.checks import check, check_model
+from recipe.spiral.checks import check
+from recipe.spiral.checks.prompts_fit import check_model
 from recipe.spiral.checks.settle import settle
 from tests.made_configs import CONFIG, SHIPPED, config, without_weights
 

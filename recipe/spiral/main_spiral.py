@@ -19,8 +19,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from . import extensions
-from .checks import check, check_model
+from .checks import check
 from .checks.combinations import check_by_verl, check_gpus
+from .checks.prompts_fit import check_model
 from .checks.resumption import finished
 from .checks.settle import settle
 from .processes.cluster import listen_on_loopback

@@ -11,8 +11,8 @@ import transformers
 from jinja2 import TemplateError
 from omegaconf import DictConfig
 
-from recipe.spiral.checks import check, check_model
-from recipe.spiral.checks.prompts_fit import PLAYOUTS, check_prompts
+from recipe.spiral.checks import check
+from recipe.spiral.checks.prompts_fit import PLAYOUTS, check_model, check_prompts
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules
 from recipe.spiral.players.player import RandomPlayer

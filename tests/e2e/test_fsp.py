@@ -100,8 +100,7 @@ def test_many_members_through_a_small_pool_killed_while_one_is_written(tmp_path:
         assert measured["fsp/size"] <= 4.0
         # a row that the policy did not sample would not have its probabilities
         assert measured["training/rollout_probs_diff_max"] < 1e-3
-    there = len(list((tmp_path / "whole/pool").iterdir()))
-    assert 4 <= there <= 4 + 2, "who leaves while it plays stays until the next joins"
+    assert 4 <= len(list((tmp_path / "whole/pool").iterdir())) <= 6, "who leaves and plays stays until the next joins"
 
 
 def kill_in_a_refresh(run: Run, after: int) -> bool:

@@ -10,9 +10,6 @@ from omegaconf import DictConfig
 
 from ..config import out_of_range
 from . import combinations, resumption
-from .prompts_fit import check_model
-
-__all__ = ["check", "check_model"]
 
 
 def check(config: DictConfig) -> None:

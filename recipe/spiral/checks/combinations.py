@@ -36,7 +36,6 @@ _OTHERS = {
     "algorithm.use_pf_ppo": "it draws turns with replacement, so that they are no longer those that were played",
     "algorithm.filter_groups.enable": "it drops games of which no record is kept; take algorithm.filter_draws",
     "trainer.v1.sampler.sync_refill_failed_groups": "which games are played would depend on the machine's pace",
-    "custom_reward_function.path": "games bring their own rewards; subclass the game (docs/games.md)",
 }
 
 

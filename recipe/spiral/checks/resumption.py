@@ -54,10 +54,6 @@ def check_resumption(config: DictConfig) -> None:
             f"{name}={written(now)}: cannot go on from {checkpoint}, which was trained with {written(was)}; take that, "
             "or begin anew with another run_dir",
         )
-    require(
-        config.algorithm.adv_estimator != "gae" or (checkpoint / "critic").is_dir(),
-        f"algorithm.adv_estimator=gae: {checkpoint} has no critic; begin anew with another run_dir",
-    )
     uses_reference = config.actor_rollout_ref.actor.use_kl_loss or config.algorithm.use_kl_in_reward
     require(
         config.ref_update_freq is not None or not uses_reference or not (checkpoint / REFERENCE).is_dir(),

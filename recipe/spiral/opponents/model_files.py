@@ -26,8 +26,6 @@ _IRRELEVANT = {
     *("architectures", "attention_dropout", "dtype", "initializer_range", "max_position_embeddings", "torch_dtype"),
     *("bos_token_id", "eos_token_id", "pad_token_id", "transformers_version", "use_cache"),
 }
-#: Of weights that older models hold, and newer transformers neither read nor write.
-_COMPUTED_ANEW = "rotary_emb.inv_freq"
 
 
 def form_of(folder: Path) -> Form | None:
@@ -92,8 +90,8 @@ def _computed(folder: Path) -> dict[str, Any]:
     facts = {key: value for key, value in config.items() if key not in _IRRELEVANT and not key.startswith("_")}
     for file in weight_files(folder, "hf"):
         with safe_open(folder / file, "numpy") as weights:
-            facts |= {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118
-    facts = {name: fact for name, fact in facts.items() if not name.endswith(_COMPUTED_ANEW)}
+            names = [name for name in weights.keys() if not name.endswith(".inv_freq")]  # noqa: SIM118  (of old Llamas)
+            facts |= {name: weights.get_slice(name).get_shape() for name in names}
     if config.get("tie_word_embeddings"):  # it is the embedding, and may be there all the same
         facts.pop("lm_head.weight", None)
     return facts

@@ -16,8 +16,8 @@ from hydra.core.singleton import Singleton
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ...checks import check_model
 from ...checks.combinations import check_by_verl
+from ...checks.prompts_fit import check_model
 from ...checks.resumption import finished, followed
 from ...checks.settle import settle
 from ...opponents.model_files import is_hub_id
