@@ -101,7 +101,7 @@ def _private(base: Path, of: str) -> Path:
 
 def _remove(folder: Path) -> None:
     """Remove such a folder, its mark last, so that what a kill leaves of it is removed by the next start."""
-    for path in folder.iterdir():
+    for path in folder.glob("*"):  # of one that is gone already, none
         if path.name != MARK:
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
